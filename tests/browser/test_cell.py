@@ -81,7 +81,8 @@ def test_missing_vectors_and_bias_are_mentioned(show):
     page = show(heads(bias=3.0)).page
     page.locator("peasy-maps .large canvas").focus()
     page.keyboard.press("Enter")
-    assert "it also adds" in arithmetic_text(page), "a bias is no part of q · k"
+    assert "also adds a position bias" in arithmetic_text(page), "a bias is no part of q · k"
+    assert "weight =" not in arithmetic_text(page), "no other number than the weight"
     page = show(heads(carried=False)).page
     page.locator("peasy-maps .large canvas").focus()
     page.evaluate("document.querySelector('peasy-maps').selectCell(2, 1)")

@@ -4,8 +4,10 @@ The studio's home page draws it; the arithmetic of one head is requested when it
 """
 
 import base64
-from collections.abc import Iterable, Sequence
-from math import isfinite
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field, replace
+from math import isclose, isfinite
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,12 +16,19 @@ from torch.nn.functional import cross_entropy
 from peasy.commands.load import LoadedModel, ModelSource, load
 from peasy.commands.model_input import LabelledInput, edit_context, make_input
 from peasy.commands.result import Result
+from peasy.formula.attention import attention_captions
+from peasy.formula.normalise import NORMALISATIONS
+from peasy.formula.scoring import SCORINGS, Additive
+from peasy.formula.step import FormulaStep
 from peasy.inspection.apply_edits import make_intervention
 from peasy.inspection.edit import EditLike, edit_summary, zero
 from peasy.inspection.forward import attentions_of, default_stack, dims_of, forward_logits, likeliest_tokens
 from peasy.inspection.results import CAVEAT, AttentionInfo, TokenProbability, Tokens
 from peasy.inspection.words import token_piece
+from peasy.models.protocol import Model
+from peasy.models.rnn_translator import RecurrentTranslator
 from peasy.models.transformer import CausalTransformer
+from peasy.nn.capture import AttentionInputs
 from peasy.nn.module_path import Address, ModulePath
 from peasy.nn.stack import Stack
 from peasy.nn.tap import Activation, Tap
@@ -102,22 +111,34 @@ class HeadStory(Record):
 
 
 class HeadNumbers(Record):
-    """Numbers of one head, `steps[name][row][column]`; a masked score is None."""
+    """Numbers of one head, `steps[name][row][column]`, and the constants that its formula needs beside them.
+
+    A masked score is None. Scores are divided by `divisor`. Of additive attention, query and key are projected (W q and
+    U k), and `additive` is the vector v that multiplies the tanh of their sum.
+    """
 
     stack: str
     part: str
     layer: int
     head: int
     steps: dict[str, list[list[float | None]]]
-    """Of a training step also `gradient`: that of the loss by the head's context, in thousandths."""
+    """Also `bias`, if one is added to the scores, and of a training step `gradient`: that of the loss by the head's
+    context, in thousandths."""
+    divisor: float = 1.0
+    softcap: float | None = None
+    sink: float | None = None
+    additive: tuple[float, ...] = ()
+    captions: dict[str, str] = field(default_factory=dict)
+    """What each step of the formula does, in this attention."""
 
 
 class AblatedHead(Record):
-    """Next tokens of the model without one head."""
+    """The model without one head: its next tokens, and the layers from that of the head on."""
 
     layer: int
     head: int
     next_tokens: tuple[TokenProbability, ...]
+    layers: tuple[LayerPass, ...] = ()
 
 
 class ForwardPass(Result, eq=False, repr=True):
@@ -155,7 +176,7 @@ class ForwardPass(Result, eq=False, repr=True):
         following = Table(("next token", "probability"), tuple((t.piece, t.probability) for t in self.next_tokens))
         parts = [table for table in (after, following) if table.rows]
         text = " ".join(piece.strip("·") for piece in self.stacks[0].tokens.pieces if not piece.startswith("<"))
-        title = f"“{short_title(text)}” through {self.model}"
+        title = f"“{short_title(text)}” through the model {self.model}"
         return Document(title, (*parts, capitalized_note(self.caveat)), picture=self.data())
 
 
@@ -193,6 +214,7 @@ def forward_pass(
     model = load(model)
     inputs = make_input(model, text, target, add_special_tokens=add_special_tokens)
     activations: list[Activation] = []
+    formulas: dict[ModulePath, AttentionInputs] = {}
     wanted = _HEAD_NUMBERS if head_numbers is None or head_numbers else ()
     steps = ["weights", *wanted, "residual", "output", "final"]
     intervention = make_intervention(tuple(edit), edit_context(model, inputs))
@@ -204,7 +226,8 @@ def forward_pass(
         if activation.step not in _HEAD_NUMBERS or any(name == "story" or name.startswith(layer) for name in names):
             activations.append(activation)
 
-    logits = forward_logits(model.model, inputs.model_input, Tap(keep, steps=steps), intervention)
+    tap = Tap(keep, steps=steps, on_attention=formulas.__setitem__)
+    logits = forward_logits(model.model, inputs.model_input, tap, intervention)
     dims, config = dims_of(model.model), model.model.config
     names = ("encoder", "decoder") if model.model.is_encoder_decoder else (default_stack(model.model),)
     stacks = tuple(_stack_pass(model, name, inputs, activations, logits is not None) for name in names)
@@ -220,7 +243,7 @@ def forward_pass(
         next_tokens=likeliest_tokens(model, logits, _NUM_NEXT_TOKENS) if logits is not None and generates else (),
         story=found,
         interventions=tuple(map(edit_summary, edit)),
-        head_numbers=_head_numbers([*activations, *backward], head_numbers, found),
+        head_numbers=_head_numbers(model.model, [*activations, *backward], formulas, head_numbers, found),
         ablations=_ablate(model, inputs, edit) if ablations and generates else (),
         loss=loss,
     )  # fmt: skip
@@ -288,8 +311,9 @@ def _head_maps(info: AttentionInfo, activations: Iterable[Activation]) -> HeadMa
 
 
 def _head_numbers(
-    activations: Iterable[Activation], names: Sequence[str] | None, story: HeadStory | None
-) -> tuple[HeadNumbers, ...]:
+    model: Model, activations: Iterable[Activation], formulas: Mapping[ModulePath, AttentionInputs],
+    names: Sequence[str] | None, story: HeadStory | None,
+) -> tuple[HeadNumbers, ...]:  # fmt: skip
     """Return the numbers of the named heads, or of as many as fit a page, that of the story first."""
     arrays: dict[tuple[str, str, int, int], dict[str, torch.Tensor]] = {}
     for activation in activations:
@@ -307,8 +331,36 @@ def _head_numbers(
         if len(steps) > len(_HEAD_NUMBERS) and (
             room >= 0 if names is None else {f"{stack}.{layer}.{part}.{head}", place == told and "story"} & {*names}
         ):
-            chosen.append(HeadNumbers(*place, {name: _numbers(array) for name, array in steps.items()}))
+            arrays_of_head, constants = _formula(model, formulas.get(ModulePath(stack, layer, part)), head, steps)
+            lists = {name: _numbers(array) for name, array in arrays_of_head.items()}
+            chosen.append(HeadNumbers(*place, lists, **constants))
     return tuple(chosen)
+
+
+def _formula(
+    model: Model, inputs: AttentionInputs | None, head: int, steps: dict[str, torch.Tensor]
+) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """Return what the formula of a head adds up, and its constants."""
+    softmax = NORMALISATIONS["softmax"]
+    if isinstance(model, RecurrentTranslator):
+        of = model.attention
+        captions = attention_captions(Additive(of.query, of.key, of.sum), softmax, has_mask=False)
+        projected = {"query": steps["query"].float() @ of.query.float(), "key": steps["key"].float() @ of.key.float()}
+        return steps | projected, {"additive": tuple(of.sum.tolist()), "captions": _captions(captions)}
+    assert inputs is not None, "all other models attend by scaled dot products"
+    mask, sinks, softcap = inputs.attention_mask, inputs.sinks, inputs.softcap
+    scale = None if isclose(inputs.scale, inputs.query.shape[-1] ** -0.5) else inputs.scale
+    has_mask = mask.has_mask or mask.bias is not None
+    captions = attention_captions(SCORINGS["scaled-dot"], softmax, scale, softcap, has_mask, sinks is not None)
+    constants = {
+        "divisor": 1 / inputs.scale, "softcap": softcap, "captions": _captions(captions),
+        "sink": None if sinks is None else float(sinks.flatten()[head]),
+    }  # fmt: skip
+    return steps | ({} if mask.bias is None else {"bias": mask.bias[0, head]}), constants
+
+
+def _captions(steps: Iterable[FormulaStep]) -> dict[str, str]:
+    return {step.name: step.description for step in steps}
 
 
 def _backward_pass(
@@ -356,9 +408,15 @@ def _ablate(loaded: LoadedModel, inputs: LabelledInput, edit: Sequence[EditLike]
         return ()
     ablated = []
     for path, head in heads:
+        activations: list[Activation] = []
+        tap = Tap(activations.append, steps=("weights", "residual", "output"), stacks=[stack])
         ablation = zero(path.layer, head, part=path.part, stack=path.stack)
-        (logits,) = _logits(loaded, inputs, (*edit, ablation), last_only=True)
-        ablated.append(AblatedHead(path.layer, head, likeliest_tokens(loaded, logits, _NUM_NEXT_TOKENS)))
+        intervention = make_intervention((*edit, ablation), edit_context(loaded, inputs))
+        logits = forward_logits(loaded.model, inputs.model_input, tap, intervention)
+        assert logits is not None
+        layers = _stack_pass(loaded, stack, inputs, activations, has_logits=True).layers[path.layer :]
+        changed = tuple(replace(layer, vectors=()) for layer in layers)  # the picture does not draw them
+        ablated.append(AblatedHead(path.layer, head, likeliest_tokens(loaded, logits, _NUM_NEXT_TOKENS), changed))
     return tuple(ablated)
 
 

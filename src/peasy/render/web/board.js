@@ -4,34 +4,26 @@ import { cssColour, fractionOf, rampOf, textColourOn, tokenColour } from "./colo
 import { bar, bdi, button, fill, mainButton, make, prefersStills, quiet } from "./figure.js";
 import { clamp, dot, indices, reachOf, sum, writeNumber } from "./numbers.js";
 import { Player } from "./player.js";
-import { explainWeight, parenthesize, writeProducts } from "./weight.js";
+import { calculateRow, inParentheses, isRight, isRoot, linesOf, writeSum } from "./weight.js";
 
 const TICKS = 24; // positions of the scrubber within one step
-const TICK_TIME = 70; // milliseconds per position while playing
-const STILL_TIME = 1600; // milliseconds per step where motion is not wanted
+const TICK_TIME = 120; // milliseconds per position while playing
+const STILL_TIME = 3000; // milliseconds per step where motion is not wanted
 const MAX_KEYS = 12; // keys of a row that are listed
 const MAX_VALUES = 4; // value vectors that are drawn
-const MAX_NUMBERS = 64; // numbers of a vector that are drawn
+const MAX_NUMBERS = 256; // numbers of a vector that are drawn
 const MAX_WRITTEN = 8; // numbers of a vector up to which they are written, too
 const VISIBLE = 5e-3; // difference of two weights that is worth a look
 
-const ARITHMETIC = [
-	["q · k", "How well does this key match this query? Multiply number by number, then add."],
-	[
-		"scale",
-		"Divide by √dₖ (each vector has dₖ numbers): long vectors give large scores, and the softmax would give almost " +
-			"all weight to one key.",
-	],
-	["mask", "A token may not look at what comes later; what it may see keeps its score."],
-	["softmax", "e to the power of each score, divided by the sum of the row: the weights add up to 1."],
-	["· V", "Each value vector times its weight, added up: what this head hands on."],
-	["gradient", "The way back: how the loss changes with each score. All gradients are in thousandths."],
-];
-const NO_MASK = "Here every token may look at every other one: all scores stay as they are.";
+const NAMES = ["q · k", "scale", "mask", "softmax", "· V", "gradient"];
+const STEPS = ["scores", "scaled", "masked", "weights", "context"]; // of the formula
+const GRADIENT = "The way back: how the loss changes with each score. All gradients are in thousandths.";
+const LONG = " Long vectors give large scores, and the softmax would give almost all weight to one key.";
 
 /**
- * `head`: query, key, value, masked, weights, context as rows of numbers; queries and keys (pieces), title; `isOff`;
- * in a training step `gradient`, that of the context, and what the step is `about`; `lines` replace the text of steps.
+ * `head`: query, key, value, masked, weights as rows of numbers, `bias` if there is one; divisor, softcap, sink and
+ * additive as in `calculateRow`; `captions` of the formula's steps; queries and keys (pieces), title; `isOff`; in a
+ * training step `gradient`, that of the context, and what the step is `about`; `lines` replace the text of steps.
  */
 export class Board {
 	/** @type {Record<string, any> | null} */
@@ -41,9 +33,11 @@ export class Board {
 	step = 0;
 	tick = TICKS; // how much of the step is shown
 
-	constructor(onCell, onStep) {
+	/** `onCell(row, key)` and `onStep(step)` hear what is chosen; `onLeave()` shows what the board belongs to. */
+	constructor(onCell, onStep, onLeave = null) {
 		this.onCell = onCell;
 		this.onStep = onStep;
+		this.onLeave = onLeave;
 		this.element = make("section.zoom", { "aria-label": "One head, step by step" });
 		const isStill = prefersStills();
 		this.player = new Player(
@@ -56,12 +50,14 @@ export class Board {
 	/** Show something else than the steps of a weight. */
 	write(...content) {
 		this.player.stop();
-		this.head = null;
+		this.head = this.came = null;
 		fill(this.element, content);
 	}
 
 	show(head, row, key, step = this.step) {
-		[this.head, this.row, this.key] = [{ ...head, scale: scaleOf(head) }, row, key];
+		if (this.came?.row === row && this.came.key === key) this.came = null;
+		[this.head, this.row, this.key] = [head, row, key];
+		this.calculated = this.#calculate();
 		this.last = head.gradient ? 5 : 4;
 		this.step = clamp(step, 0, this.last);
 		if (!this.player.timer) this.tick = TICKS;
@@ -99,9 +95,20 @@ export class Board {
 	#trail() {
 		const { title, queries, keys } = this.head;
 		const parts = [...title, queries[this.row], keys[this.key]];
+		const { came } = this;
 		return make(
 			"p.trail",
-			parts.flatMap((part, index) => [index ? " › " : "", bdi(part)]),
+			this.onLeave && [button("↑ Picture", this.onLeave, { class: "text-button" }), " "],
+			make(
+				"span",
+				parts.flatMap((part, index) => [index ? " › " : "", bdi(part)]),
+			),
+			came && [
+				" ",
+				button(`Back to ${queries[came.row]} → ${keys[came.key]}`, () => this.onCell(came.row, came.key), {
+					class: "text-button",
+				}),
+			],
 		);
 	}
 
@@ -109,7 +116,7 @@ export class Board {
 		const { weights, keys, queries } = this.head;
 		const row = weights[this.row];
 		const order = this.#largest(MAX_KEYS);
-		if (!order.includes(this.key)) order[order.length - 1] = this.key;
+		const seen = new Set(this.#visible());
 		const items = order.map((key) =>
 			make(
 				"li",
@@ -119,7 +126,7 @@ export class Board {
 					"aria-label": `${keys[key]}: weight ${writeNumber(row[key])}`,
 				}),
 				track(row[key], key),
-				make("span.number", writeNumber(row[key])),
+				make("span.number", seen.has(key) ? writeNumber(row[key]) : "masked"),
 			),
 		);
 		return make(
@@ -130,14 +137,15 @@ export class Board {
 		);
 	}
 
-	/** Keys of this row with the largest weights. */
+	/** Keys of this row with the largest weights, and the chosen one. */
 	#largest(count) {
 		const row = this.head.weights[this.row];
-		return [...row.keys()].sort((one, other) => row[other] - row[one]).slice(0, count);
+		const order = [...row.keys()].sort((one, other) => row[other] - row[one]).slice(0, count);
+		return order.includes(this.key) ? order : [...order.slice(0, -1), this.key];
 	}
 
 	#controls() {
-		const { keys, weights } = this.head;
+		const { keys, weights, isOff } = this.head;
 		this.scrubber = make("input", {
 			type: "range",
 			min: 0,
@@ -152,6 +160,7 @@ export class Board {
 		const weight = writeNumber(weights[this.row][this.key]);
 		return [
 			make("h2", "How the weight ", weight, " of ", bdi(keys[this.key]), " is calculated"),
+			isOff && make("p", "This head is switched off: it hands on zeros instead of the sum. With it on, it would be:"),
 			make("div.row", this.playButton, this.back, this.forward, this.scrubber),
 		];
 	}
@@ -159,21 +168,32 @@ export class Board {
 	/** Draw the steps up to the current one; the picture of this step as far as it is played. */
 	#draw() {
 		this.scrubber.value = String(this.step * TICKS + this.tick);
-		this.scrubber.setAttribute("aria-valuetext", ARITHMETIC[this.step][0]);
+		this.scrubber.setAttribute("aria-valuetext", NAMES[this.step]);
 		this.back.toggleAttribute("disabled", this.step === 0);
 		this.forward.toggleAttribute("disabled", this.step === this.last);
-		const lines = { ...this.#lines(), ...this.head.lines };
-		const isOpen = this.head.masked.every((row) => row.every(Number.isFinite));
+		const { isAdditive, divisor, query } = this.calculated;
+		const isUsual = isRoot(divisor, query.length);
+		const { captions } = this.head;
+		const isRightHere = isRight(this.calculated, this.key, this.head.weights[this.row][this.key]);
+		const lines = { ...(isRightHere && this.#lines()), ...this.head.lines };
 		fill(
 			this.list,
-			ARITHMETIC.slice(0, this.last + 1).map(([name, sentence], index) =>
+			!isRightHere &&
+				quiet(
+					"This weight cannot be shown step by step: something changed it that these numbers do not contain, such as " +
+						"an intervention.",
+				),
+			(isRightHere ? NAMES.slice(0, this.last + 1) : []).map((name, index) =>
 				make(
 					"li",
 					{ "aria-current": index === this.step ? "step" : null, class: index > this.step ? "later" : null },
-					button(name, () => this.#seek((index + 1) * TICKS), { class: "text-button" }),
-					index === this.step && make("span.quiet", ` ${index === 2 && isOpen ? NO_MASK : sentence}`),
+					button(isAdditive && index === 0 ? "v · tanh(q + k)" : name, () => this.#seek((index + 1) * TICKS), {
+						class: "text-button",
+					}),
+					index === this.step &&
+						make("span.quiet", ` ${captions[STEPS[index]] ?? GRADIENT}${index === 1 && isUsual ? LONG : ""}`),
 					index === this.step && this.#picture(this.tick / TICKS),
-					index <= this.step && lines[index] && make("pre", lines[index]),
+					index <= this.step && lines[index] && make("pre", typographic(lines[index])),
 				),
 			),
 		);
@@ -191,8 +211,16 @@ export class Board {
 		return indices(this.head.keys.length).filter((key) => Number.isFinite(this.head.masked[row][key]));
 	}
 
-	#scores(row = this.row) {
-		return this.#visible(row).map((key) => dot(this.head.query[row], this.head.key[key]));
+	#calculate(row = this.row, changes = {}) {
+		const { query, key, bias, divisor, softcap = null, sink = null, additive = [] } = this.head;
+		const visible = this.#visible(row);
+		const constants = { divisor, softcap, sink, additive, ...changes };
+		return calculateRow({ query: query[row], keys: key, visible, bias: bias?.[row], ...constants });
+	}
+
+	/** Weights of a row if its scores were not divided, in the order of its visible keys. */
+	#unscaled(row) {
+		return this.#calculate(row, { divisor: 1 }).cells.map(({ weight }) => weight);
 	}
 
 	/** A button to the cell of this head whose `changesOf(row)(key, position of the key among the visible)` is largest. */
@@ -204,14 +232,20 @@ export class Board {
 		});
 		const { row, key, change } = cells.reduce((best, one) => (one.change > best.change ? one : best));
 		const name = `See where it matters: ${queries[row]} → ${keys[key]}`;
-		return change > VISIBLE && button(name, () => this.onCell(row, key));
+		const show = () => {
+			this.came ??= { row: this.row, key: this.key };
+			this.onCell(row, key);
+		};
+		return change > VISIBLE && button(name, show);
 	}
 
 	/** Query and key as coloured cells, below them their products, which add up to the score. */
 	#products(fraction) {
 		const { queries, keys } = this.head;
-		const [query, key] = [this.head.query[this.row], this.head.key[this.key]];
-		const products = query.map((number, index) => number * key[index]).slice(0, MAX_NUMBERS);
+		const { query, isAdditive, additive, cells } = this.calculated;
+		const terms = cells.find((cell) => cell.key === this.key)?.terms ?? [];
+		const products = terms.slice(0, MAX_NUMBERS);
+		if (!terms.length) return null;
 		const numShown = Math.round(fraction * products.length);
 		const largest = reachOf(products);
 		const bars = products.map((product, index) => {
@@ -224,11 +258,13 @@ export class Board {
 				height: Math.max(height, 0.6),
 			});
 		});
-		const counted = numShown < products.length ? `${numShown} of ${products.length} products` : "all products";
+		const isWhole = numShown === products.length;
+		const counted = isWhole ? `all ${terms.length} products` : `${numShown} of ${terms.length} products`;
 		return make(
 			"div.zoom-products",
 			vectorStrip(`q of ${queries[this.row]}`, query, { numLit: numShown }),
-			vectorStrip(`k of ${keys[this.key]}`, key, { numLit: numShown }),
+			vectorStrip(`k of ${keys[this.key]}`, this.head.key[this.key], { numLit: numShown }),
+			isAdditive && vectorStrip("v", additive, { numLit: numShown }),
 			make(
 				"div.strip",
 				make("span", "products"),
@@ -243,52 +279,58 @@ export class Board {
 					bars,
 				),
 			),
-			make("p", `Sum of ${counted}: `, make("b", writeNumber(sum(products.slice(0, numShown)), 4))),
+			terms.length > products.length && quiet(`Only the first ${products.length} numbers are drawn.`),
+			make("p", `Sum of ${counted}: `, make("b", write(sum(isWhole ? terms : products.slice(0, numShown))))),
 		);
 	}
 
 	/** Scores of the row as points on a line, which the scale draws together. */
 	#scaling(fraction) {
-		const { keys, scale, weights } = this.head;
-		const [visible, scores] = [this.#visible(), this.#scores()];
-		const reach = reachOf(scores);
-		const factor = 1 + (scale - 1) * fraction;
-		const points = scores.map((score, index) =>
-			make(
-				"circle",
-				{
-					cx: 300 + (280 * score * factor) / reach,
-					cy: 16,
-					r: visible[index] === this.key ? 8 : 5,
-					fill: tokenColour(visible[index]),
-				},
-				make("title", `${keys[visible[index]]}: ${writeNumber(score * factor, 2)}`),
-			),
-		);
-		const [low, high] = [Math.min(...scores) * factor, Math.max(...scores) * factor];
-		const without = softmax(scores)[visible.indexOf(this.key)];
+		const { keys, weights } = this.head;
+		const { cells, divisor } = this.calculated;
+		const reach = reachOf(cells.map(({ score }) => score));
+		const factor = 1 + (1 / divisor - 1) * fraction;
+		const points = cells.map(({ key, score, scaled }) => {
+			const at = fraction === 1 ? scaled : score * factor;
+			const x = 300 + (280 * at) / reach;
+			const isChosen = key === this.key;
+			return make(
+				"g",
+				make(
+					"circle",
+					{ cx: x, cy: 30, r: isChosen ? 8 : 5, fill: tokenColour(key) },
+					make("title", `${keys[key]}: ${write(at, 2)}`),
+				),
+				isChosen && make("text", { x, y: 14, "text-anchor": "middle" }, `${keys[key]} ${write(at, 2)}`),
+			);
+		});
+		const range = (name) => {
+			const numbers = cells.map((cell) => cell[name]);
+			return `${write(Math.min(...numbers), 1)} to ${write(Math.max(...numbers), 1)}`;
+		};
+		const without = this.#unscaled(this.row)[cells.findIndex(({ key }) => key === this.key)];
 		const weight = weights[this.row][this.key];
 		const isClear = Math.abs(without - weight) >= VISIBLE;
 		const effect = isClear
 			? `Without the scale, this weight would be ${writeNumber(without)} instead of ${writeNumber(weight)}.`
 			: "Here they are so far apart that the weights are the same without the scale.";
 		const changesOf = (row) => {
-			const unscaled = softmax(this.#scores(row));
+			const unscaled = this.#unscaled(row);
 			return (key, at) => unscaled[at] - weights[row][key];
 		};
+		const isScaled = divisor !== 1 && without !== undefined;
 		return [
 			make(
 				"svg",
-				{ viewBox: "0 0 600 32", class: "scores", "aria-hidden": true },
-				make("path.axis", { d: "M10 16H590M300 8V24" }),
+				{ viewBox: "0 0 600 58", class: "scores", "aria-hidden": true },
+				make("path.axis", { d: "M10 30H590M300 22V38M20 26V34M580 26V34" }),
+				[-reach, 0, reach].map((number, at) =>
+					make("text", { x: 20 + 280 * at, y: 54, "text-anchor": "middle" }, write(number, 1)),
+				),
 				points,
 			),
-			make(
-				"p",
-				`The scores of this row reach from ${writeNumber(low, 1)} to ${writeNumber(high, 1)}. `,
-				without !== undefined && effect,
-			),
-			!isClear && fraction === 1 && this.#seeWhere(changesOf),
+			make("p", `The scores of this row: ${range("score")} before, ${range("scaled")} after. `, isScaled && effect),
+			isScaled && !isClear && this.#seeWhere(changesOf),
 		];
 	}
 
@@ -304,27 +346,38 @@ export class Board {
 		);
 	}
 
-	/** Scores of the row beside their weights. */
+	/** Scores of the row, their powers of e, and the weights. */
 	#softmax(fraction) {
 		const { masked, weights } = this.head;
+		const { cells, largest } = this.calculated;
 		const [scores, row] = [masked[this.row], weights[this.row]];
-		const seen = scores.filter(Number.isFinite);
-		const [low, high] = [Math.min(...seen), Math.max(...seen)];
-		const length = (score) => (Number.isFinite(score) ? (score - low) / (high - low || 1) : 0);
-		return this.#bars(
-			{ title: "score", numbers: scores, length, decimals: 2 },
-			{ title: "weight", numbers: row, length: (weight) => weight * fraction },
-		);
+		const powers = indices(row.length).map((key) => cells.find((cell) => cell.key === key)?.power ?? 0);
+		const reach = reachOf(scores.filter(Number.isFinite));
+		const isOneKey = cells.every(({ weight }) => weight < VISIBLE || weight > 1 - VISIBLE);
+		return [
+			this.#bars(
+				{ title: "score", numbers: scores, length: (score) => (score ?? 0) / reach, decimals: 2, isSigned: true },
+				{ title: `e^(score − ${write(largest, 2)})`, numbers: powers, length: (power) => power * fraction },
+				{ title: "weight", numbers: row, length: (weight) => weight * fraction },
+			),
+			make("p", "The largest score is subtracted from all: the weights stay the same, and no power gets too large."),
+			isOneKey && this.#seeWhere((of) => (key) => 0.5 - Math.abs(0.5 - weights[of][key])),
+		];
 	}
 
 	/** Weights of the row beside the gradients of their scores. */
 	#backward(fraction) {
 		const gradients = this.#gradients();
-		const reach = reachOf(gradients.map(({ score }) => score)) / fraction;
+		const reach = reachOf(gradients.map(({ score }) => score)) / (fraction || 1e-9);
 		return [
 			this.#bars(
 				{ title: "weight", numbers: this.head.weights[this.row], length: (weight) => weight },
-				{ title: "gradient", numbers: gradients.map(({ score }) => score), length: (score) => Math.abs(score) / reach },
+				{
+					title: "gradient",
+					numbers: gradients.map(({ score }) => score),
+					length: (score) => score / reach,
+					isSigned: true,
+				},
 			),
 			make("p", this.head.about),
 			isFlat(gradients[this.key]) &&
@@ -343,19 +396,17 @@ export class Board {
 		return ofWeights.map((weight, key) => ({ weight, mean, score: weights[row][key] * (weight - mean) }));
 	}
 
-	/** Two numbers of the keys with the largest weights, as bars. */
+	/** Numbers of the keys with the largest weights, as bars; those of either sign begin in the middle. */
 	#bars(...columns) {
-		const order = this.#largest(6);
-		if (!order.includes(this.key)) order[order.length - 1] = this.key;
 		return make(
-			"div.zoom-softmax",
+			`div.zoom-softmax.of-${columns.length}`,
 			make("b"),
-			columns.map(({ title }) => [make("b", title), make("b")]),
-			order.map((key) => [
-				make("span", { class: key === this.key ? "chosen" : null }, bdi(this.head.keys[key])),
-				columns.map(({ numbers, length, decimals = 4 }) => [
-					track(length(numbers[key]), key),
-					make("span.number", writeNumber(numbers[key], decimals)),
+			columns.map(({ title }) => make("b", title)),
+			this.#largest(6).map((key) => [
+				make("span", { class: key === this.key ? "chosen" : "of-key" }, bdi(this.head.keys[key])),
+				columns.map(({ numbers, length, decimals = 4, isSigned }) => [
+					track(length(numbers[key]), key, isSigned),
+					make("span.number", write(numbers[key], decimals)),
 				]),
 			]),
 		);
@@ -363,10 +414,11 @@ export class Board {
 
 	/** The value vectors with the largest weights, and the sum over all keys. */
 	#values(fraction) {
-		const { keys, value, context, isOff } = this.head;
-		const row = this.head.weights[this.row];
+		const { keys, value, weights } = this.head;
+		const row = weights[this.row];
 		const order = this.#largest(MAX_VALUES).filter((key) => row[key] > 5e-4);
-		const reference = [...order.map((key) => value[key]), context[this.row]].flat();
+		const total = value[0].map((_, at) => sum(row.map((weight, key) => weight * value[key][at])));
+		const reference = [...order.map((key) => value[key]), total].flat();
 		const numShown = Math.ceil(fraction * order.length);
 		return [
 			order.slice(0, numShown).map((key) =>
@@ -376,30 +428,23 @@ export class Board {
 					{ reference },
 				),
 			),
-			fraction === 1 && vectorStrip("sum over all keys", context[this.row], { reference }),
-			isOff && make("p", "This head is switched off: it hands on zeros instead of the sum."),
+			fraction === 1 && vectorStrip("sum over all keys", total, { reference }),
 		];
 	}
 
 	/** The arithmetic of each step as text, with the numbers of this cell. */
 	#lines() {
-		const { query, key, value, masked, weights, scale, gradient } = this.head;
-		const visible = this.#visible();
-		const isHidden = !Number.isFinite(masked[this.row][this.key]);
-		const mask = isHidden ? "hidden: −∞, its weight will be 0" : "visible: nothing changes";
-		if (isHidden) return ["hidden", "hidden", mask, "weight = 0"];
-		const { lines, weight } = explainWeight({
-			query: query[this.row],
-			keys: key,
-			visible,
-			keyIndex: this.key,
-			scale,
-			decimals: 4,
-		});
+		const { value, weights, gradient } = this.head;
+		if (!this.#visible().includes(this.key))
+			return ["hidden", "hidden", "hidden: −∞, its weight will be 0", "weight = 0"];
+		const lines = linesOf(this.calculated, this.key);
 		const given = weights[this.row][this.key];
-		const note =
-			Math.abs(weight - given) > 2e-3 ? `\nThe model's weight is ${writeNumber(given)}: it adds a bias.` : "";
-		const shown = [lines[0], lines.slice(1, -2).join("\n"), mask, lines.slice(-2).join("\n") + note];
+		const shown = [
+			lines.score,
+			lines.scaled,
+			lines.bias ?? "visible: nothing changes",
+			`${lines.power}\n${lines.weight}`,
+		];
 		if (!gradient) return shown;
 		const back = this.#gradients()[this.key];
 		const [ofWeight, mean, score] = [back.weight, back.mean, back.score].map((number) => writeNumber(number));
@@ -408,10 +453,12 @@ export class Board {
 			: back.score < 0
 				? "falls if this score rises"
 				: "falls if this score falls";
-		const products = writeProducts(gradient[this.row], value[this.key], writeNumber);
-		const distance = `(${ofWeight} − ${parenthesize(back.mean, writeNumber)})`;
+		const [from, to] = [gradient[this.row], value[this.key]];
+		const factors = from.map((number, at) => `${inParentheses(number)}·${inParentheses(to[at])}`);
+		const products = from.map((number, at) => number * to[at]);
+		const distance = `(${ofWeight} − ${inParentheses(back.mean)})`;
 		const gradientLines = [
-			`of the weight: gradient of the sum · v = ${products} = ${ofWeight}`,
+			`of the weight: gradient of the sum · v = ${writeSum(factors, products)} = ${ofWeight}`,
 			`of the score: ${writeNumber(given)} · ${distance} = ${score}, where ${mean} is the weighted mean of the row`,
 			`The loss ${effect}.`,
 		];
@@ -421,31 +468,16 @@ export class Board {
 
 const isFlat = ({ score }) => Math.abs(score) < VISIBLE;
 
-function softmax(scores) {
-	const largest = Math.max(...scores);
-	const powers = scores.map((score) => Math.exp(score - largest));
-	return powers.map((power) => power / sum(powers));
-}
+/** A number as a sentence has it, with a minus sign. */
+const write = (number, decimals = 4) => typographic(writeNumber(number, decimals));
 
-/** A bar in the colour of a token. */
-const track = (fraction, token) => bar(fraction, null, tokenColour(token));
+const typographic = (text) => text.replace(/-(?=\d)/g, "−");
 
-/**
- * The scale of the scores, from the numbers themselves: a visible score divided by its dot product.
- * @param {Record<string, number[][]>} matrices
- */
-function scaleOf({ query, key, masked }) {
-	const width = query[0].length;
-	let best = { size: 0, scale: width ** -0.5 };
-	masked.forEach((row, at) =>
-		row.forEach((score, to) => {
-			if (!Number.isFinite(score)) return;
-			const product = dot(query[at], key[to]);
-			if (Math.abs(product) > best.size) best = { size: Math.abs(product), scale: score / product };
-		}),
-	);
-	const usual = width ** -0.5;
-	return Math.abs(best.scale - usual) < 1e-3 * usual ? usual : best.scale;
+/** A bar in the colour of a token; a signed one begins in the middle. */
+function track(fraction, token, isSigned = false) {
+	const shown = bar(isSigned ? Math.abs(fraction) / 2 : fraction, null, tokenColour(token));
+	if (isSigned) /** @type {HTMLElement} */ (shown.firstChild).style.marginLeft = `${50 + 50 * Math.min(fraction, 0)}%`;
+	return shown;
 }
 
 /**

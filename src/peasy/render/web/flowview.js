@@ -48,8 +48,9 @@ export class FlowView {
 	cached;
 	/** @type {Record<string, any>[] | null} next tokens at another temperature */
 	warmed = null;
-	/** @type {{title: string, items: Record<string, any>[]} | null} how near an encoder's sentence is to others */
+	/** @type {{title: string, items: any[], caption: any} | null} how near an encoder's sentence is to others */
 	similar = null;
+	note = ""; // instead of the caption
 	row = 0;
 	/** @type {number | null} */
 	key = null;
@@ -58,11 +59,11 @@ export class FlowView {
 	/**
 	 * `source`: `pass(off)` loads the forward pass without some heads and calls `show`; `head(place)` gives the numbers
 	 * of a head, or null; `onChange(changes, push)` hears what was chosen; `rail()` gives more controls;
-	 * `nextToken(id, piece)` adds a token, if that is possible.
+	 * `nextToken(id, piece)` adds a token, if that is possible; `glossaryLink(term)` links a term.
 	 */
 	constructor(source) {
 		this.source = source;
-		this.caption = make("p.story", { role: "status" });
+		this.caption = make("p.story", { role: "status" }, "Loading the model …");
 		this.flow = new ModelFlow({
 			token: (stack, row) => this.chooseToken(stack, row),
 			head: (stack, layer, part, head) => this.openHead({ stack, layer, part, head }),
@@ -79,6 +80,7 @@ export class FlowView {
 				this.step = step;
 				source.onChange({ s: step || null });
 			},
+			() => scrollTo(this.element),
 		);
 		this.rail = make("div.card.flow-rail");
 		this.switches = make("div");
@@ -89,7 +91,7 @@ export class FlowView {
 			this.answer,
 			this.flow.element,
 			this.rail,
-			legend(),
+			legend(source.glossaryLink),
 			this.board.element,
 		);
 	}
@@ -153,6 +155,7 @@ export class FlowView {
 			isOff: (...place) => this.isOff(...place),
 			nextTokens: this.warmed ?? this.similar?.items ?? this.pass.next_tokens,
 			barsTitle: this.similar?.title,
+			canAdd: Boolean(this.source.nextToken) && this.pass.stacks.length === 1,
 			labelWidth: this.similar ? 260 : undefined,
 			hasBars: this.similar ? true : undefined,
 			nextTokensBefore: this.off.length || this.warmed ? this.base.next_tokens : null,
@@ -160,39 +163,49 @@ export class FlowView {
 			size: Math.min(Math.max(window.innerHeight - 460, 260), 560),
 			narrow: window.innerWidth < PHONE,
 		});
-		fill(this.caption, this.#captionParts());
+		this.#drawCaption();
 		this.#drawRail();
 	}
 
-	#captionParts() {
+	#drawCaption() {
+		fill(this.caption, this.note || this.#effect() || this.similar?.caption || this.#whereItLooks());
+	}
+
+	/** Where the chosen token looks in the open head; of the story, also what the head is for. */
+	#whereItLooks() {
+		const { layer, head, stack, part } = this.open;
 		const { story } = this.base;
-		const effect = this.off.length > 0 && this.#changeSentence();
-		if (effect) return effect;
-		if (!this.isStory()) {
-			const { layer, head } = this.open;
-			const test = this.canSwitch(this.open) ? " Switch it off to test whether it matters." : "";
-			return [`Layer ${layer}, head ${head}.${test}`];
-		}
-		const queries = this.stackOf(story.stack).tokens.pieces;
-		const isCross = story.part === "cross_attention";
-		const keys = isCross ? this.pass.stacks[0].tokens.pieces : queries;
-		const begin = isCross
-			? ["Writing ", word(story.token), ", this head looks at ", word(keys[story.key])]
-			: story.key === story.query
-				? ["In this head, ", word(queries[story.query]), " looks at itself"]
-				: ["This head looks from ", word(queries[story.query]), " back to ", word(keys[story.key])];
-		if (story.before - story.after < 0.01)
-			return [...begin, ". No single head changes the next token by more than 0.01."];
-		const change = ` falls from ${writeNumber(story.before, 2)} to ${writeNumber(story.after, 2)}.`;
-		const weight = button(`weight ${writeNumber(story.weight, 2)}`, () => this.showArithmetic(), {
+		const queries = this.stackOf(stack).tokens.pieces;
+		const isCross = part === "cross_attention";
+		const row = this.head?.weights[this.row];
+		const isTold = this.isStory() && this.row === story.query && (this.key ?? story.key) === story.key;
+		const key = isTold ? story.key : row && Math.min(this.key ?? argmax(row), row.length - 1);
+		const test = this.canSwitch(this.open) ? " Switch it off to test whether it matters." : "";
+		if (key === undefined) return [`Head ${head} of layer ${layer}.${test}`];
+		const value = writeNumber(isTold ? story.weight : row[key], 2);
+		const weight = button(`weight ${value}`, () => this.showArithmetic(), {
 			class: "text-button",
 			title: "How this number is calculated",
 		});
-		return [...begin, " ", make("span.unbroken", "(", weight, ")."), " Without this head, ", word(story.token), change];
+		const looks = [
+			isTold && isCross && ["Writing ", word(story.token), " after ", word(queries[this.row]), ", head "],
+			!(isTold && isCross) && "Head ",
+			`${head} of layer ${layer} looks `,
+			!isCross && ["from ", word(queries[this.row]), key === this.row ? " at " : key < this.row ? " back to " : " to "],
+			isCross && [!isTold && ["from ", word(queries[this.row]), " "], "at "],
+			isCross || key !== this.row ? word((isCross ? this.pass.stacks[0].tokens.pieces : queries)[key]) : "itself",
+			" ",
+			make("span.unbroken", "(", weight, ")."),
+		];
+		if (!isTold) return [looks, test];
+		if (story.before - story.after < 0.01) return [looks, " No single head changes the next token by more than 0.01."];
+		const change = ` falls from ${writeNumber(story.before, 2)} to ${writeNumber(story.after, 2)}.`;
+		return [looks, " Without this head, ", word(story.token), change];
 	}
 
 	/** The token whose probability changed most, with its numbers. */
-	#changeSentence() {
+	#effect() {
+		if (!this.off.length) return null;
 		const now = new Map(this.pass.next_tokens.map(({ id, probability }) => [id, probability]));
 		const changes = this.base.next_tokens
 			.filter(({ id }) => now.has(id))
@@ -239,14 +252,19 @@ export class FlowView {
 			Boolean(part) && button("Play", () => this.playArithmetic(), { title: "Play the arithmetic of this weight" }),
 		);
 		const cached =
-			`Grey rows: keys and values of ${this.cached} tokens come from the KV cache; ` +
+			`Rows in italics: keys and values of ${this.cached} tokens come from the KV cache; ` +
 			"only the last row was computed.";
-		const bytes = byteNote(this.pass.stacks.flatMap(({ tokens }) => tokens.pieces));
+		const pieces = this.pass.stacks.flatMap(({ tokens }) => tokens.pieces);
+		const numUnknown = pieces.filter((piece) => piece === "<unk>").length;
+		const unknown =
+			`${numUnknown} of ${pieces.length} tokens are <unk>: this model does not know these words. ` +
+			"All unknown words are the same to it.";
 		fill(
 			this.rail,
 			make("div.row", this.source.rail?.() ?? []),
-			bytes && make("p.note", bytes),
-			this.cached !== undefined && make("p.note", cached),
+			[numUnknown > 0 && unknown, byteNote(pieces), this.cached !== undefined && cached].map(
+				(note) => note && make("p.note", note),
+			),
 			caveatLine(this.pass.caveat),
 		);
 	}
@@ -255,15 +273,19 @@ export class FlowView {
 	async loadHead() {
 		const place = (this.open = { ...this.open }); // a new object: an earlier request that is still open is outdated
 		if (!place.part) return;
-		const steps = await this.source.head(place);
-		if (place !== this.open || !steps) return;
+		const numbers = await this.source.head(place);
+		if (place !== this.open || !numbers) return;
 		const { stack, layer, part, head } = place;
-		const queries = this.stackOf(stack).tokens.pieces;
+		const queries = numbered(this.stackOf(stack).tokens.pieces);
 		const isCross = part === "cross_attention";
+		const { steps, ...formula } = numbers;
+		const { loss, next_tokens: next } = this.pass;
 		this.head = {
 			...steps,
+			...formula,
+			about: steps.gradient && aboutStep(loss, next[0]),
 			queries,
-			keys: isCross ? this.pass.stacks[0].tokens.pieces : queries,
+			keys: isCross ? numbered(this.pass.stacks[0].tokens.pieces) : queries,
 			isOff: this.isOff(stack, layer, part, head),
 			title: ["model", `layer ${layer}`, ...(isCross ? ["cross-attention"] : []), `head ${head}`],
 		};
@@ -278,6 +300,7 @@ export class FlowView {
 	}
 
 	showCell() {
+		this.#drawCaption();
 		const weights = this.head.weights[this.row];
 		const key = this.key ?? argmax(weights);
 		this.board.show(this.head, this.row, Math.min(key, weights.length - 1), this.step);
@@ -368,21 +391,48 @@ export function scrollTo(element, block = "start") {
 	element.scrollIntoView({ block, behavior: prefersStills() ? "auto" : "smooth" });
 }
 
+/** What a training step learns from, and its loss. */
+function aboutStep(loss, { piece }) {
+	return [
+		"A training step on this sentence, followed by ",
+		word(piece),
+		`: loss ${writeNumber(loss)}, the mean of −ln p of the next tokens. `,
+		"The step is not taken: the model stays as it is.",
+	];
+}
+
+/** Pieces that occur more than once with their positions. */
+function numbered(pieces) {
+	const isSingle = (piece) => pieces.indexOf(piece) === pieces.lastIndexOf(piece);
+	return pieces.map((piece, row) => (isSingle(piece) ? piece : `${piece} (${row})`));
+}
+
+/** Text whose [terms] are links, if there is a `link` to them. */
+export function linked(text, link = (term) => term) {
+	return text.split(/[[\]]/).map((part, index) => (index % 2 ? link(part) : part));
+}
+
 /** What the signs of the picture mean. */
-function legend() {
+function legend(link) {
+	/** @type {[string, string][]} */
 	const entries = [
 		["ribbon", "a token (right end) looks at another (left end): the wider, the larger the weight"],
-		["map", "one head: each row is a token, bright where it looks; click to open it"],
-		["⊕", "what was found is added to the line of the token (residual stream)"],
-		["bar", "how much the feed-forward network adds"],
+		["map", "one attention [head]: each row is a token, bright where it looks; click to open it"],
+		["⊕", "what was found is added to the line of the token ([residual] stream)"],
+		["bar", "how much the [feed-forward network] adds"],
 		["was", "dashed: as it was before a head was switched off or the temperature changed"],
+		["…", "would say: the next token if the model ended after this layer ([logit lens])"],
 		["·", "a space before the word; <bos> and <eos>: begin and end of the text"],
 	];
 	return make(
 		"ul.flow-legend",
 		{ "aria-label": "Legend" },
 		entries.map(([sign, text]) =>
-			make("li", make("span", { class: `sign-${sign}`, "aria-hidden": true }, sign.length > 1 ? "" : sign), text),
+			make(
+				"li",
+				make("span", { class: `sign-${sign}`, "aria-hidden": true }, sign.length > 1 ? "" : sign),
+				linked(text, link),
+			),
 		),
 	);
 }

@@ -54,7 +54,7 @@ export class ModelFlow {
 		this.svg.setAttribute("width", String(width * this.scale));
 		this.svg.setAttribute("height", String(height * this.scale));
 		const bands = this.layout.bands.map((band) => this.#drawBand(band));
-		fill(this.svg, bands, this.#drawCrossLinks(), this.#drawBars());
+		fill(this.svg, this.#drawCrossLinks(), bands, this.#drawBars());
 		this.#paintMaps();
 		if (this.written && this.written.open === view.open) this.writeWeights(this.written.weights);
 		this.highlight(view.token ?? null);
@@ -136,12 +136,16 @@ export class ModelFlow {
 			},
 			[band, ...band.layers.filter(({ isNewLine }) => isNewLine)].flatMap(({ y }) => [
 				make("rect", { x: band.left, y: y(row) - rowHeight / 2, width: band.labelWidth - 4, height: rowHeight, rx: 4 }),
-				this.#hasLabel(row) &&
-					make(
-						"text",
-						{ x: band.left + band.labelWidth - 10, y: y(row), class: "middle", "text-anchor": "end" },
-						shorten(piece),
-					),
+				make(
+					"text",
+					{
+						x: band.left + band.labelWidth - 10,
+						y: y(row),
+						class: `middle${this.#hasLabel(row) ? "" : " if-lit"}`,
+						"text-anchor": "end",
+					},
+					shorten(piece),
+				),
 			]),
 		);
 	}
@@ -258,6 +262,7 @@ export class ModelFlow {
 					: heads;
 		return [
 			links.map((link) => this.#drawRibbon(band, layer, attention, link, { start, end, from: layer.y })),
+			isCross && !band.stack.recurrent && make("text.small", { x: attention.left, y: layer.top + 14 }, "cross"),
 			attention.heads.map((place, head) => this.#drawHead(band, layer, attention, head, place)),
 			indices(band.numTokens).map((row) => plus(end + 5, layer.y(row), this.layout.rowHeight, `${band.name}:${row}`)),
 			layer.isOpen && make("text.small", { x: start, y: layer.bottom + 20 }, names),
@@ -299,7 +304,7 @@ export class ModelFlow {
 				make("text.weight", {
 					x: start + (isEdge ? -8 : 8),
 					"text-anchor": isEdge ? "end" : null,
-					y: y - weight * 6 - 4,
+					y: y + (key ? -weight * 6 - 4 : weight * 6 + 13),
 					...place,
 				}),
 		];
@@ -429,8 +434,13 @@ export class ModelFlow {
 		const tokens = this.view.nextTokens ?? this.pass.next_tokens;
 		return make(
 			"g.next",
-			tokens.length > 0 && make("text.band", { x: left, y: top - 8 }, this.view.barsTitle ?? "next token"),
-			tokens.map((token, row) => this.#drawBar(token, row, this.view.barsTitle ? null : this.on.nextToken)),
+			tokens.length > 0 &&
+				make(
+					"text.band",
+					{ x: left, y: top - 8 },
+					this.view.barsTitle ?? (this.view.canAdd ? "next token: click to add" : "next token"),
+				),
+			tokens.map((token, row) => this.#drawBar(token, row, this.view.canAdd && this.on.nextToken)),
 		);
 	}
 
@@ -490,12 +500,16 @@ export class ModelFlow {
 		context.imageSmoothingEnabled = false;
 		const small = document.createElement("canvas");
 		const ramp = rampOf(false, true);
-		for (const attention of bands.flatMap(({ layers }) => layers.flatMap(({ attentions }) => attentions))) {
-			const { rows, columns } = attention;
+		const placed = bands.flatMap(({ name, layers }) =>
+			layers.flatMap(({ layer, attentions }) => attentions.map((attention) => ({ name, layer, attention }))),
+		);
+		for (const { name, layer, attention } of placed) {
+			const { rows, columns, part } = attention;
 			const codes = this.codes.get(attention.maps);
 			attention.heads.forEach(({ left, top, side }, head) => {
 				const numbers = { codes, last: -1, low: 0, step: 1 / 255 };
 				paintMap(small, { numbers, start: head * rows * columns, rows, columns, range: { low: 0, high: 1 }, ramp });
+				context.globalAlpha = this.view.isOff(name, layer, part, head) ? 0.15 : 1;
 				context.drawImage(small, left, top, side, side);
 			});
 		}

@@ -46,7 +46,7 @@ export function layOut(pass, view) {
 function layOutWith(pass, { open, size = 460, narrow = false, labelWidth = 92, hasBars }, widths) {
 	const pieces = pass.stacks.flatMap(({ tokens }) => tokens.pieces);
 	const between = (pass.stacks.length - 1) * (HEADER + FOOTER);
-	const least = narrow ? clamp(1600 / pieces.length, 6, 20) : clamp(size / pieces.length, 5, 20);
+	const least = clamp((narrow ? 1600 : 1100) / pieces.length, 6, 20); // a longer picture is scrolled
 	const rowHeight = clamp((size - between) / pieces.length, least, 44);
 	const letters = Math.max(...pieces.map((piece) => piece.length));
 	const sizes = { ...widths, label: clamp(26 + 7.2 * letters, 56, narrow ? NARROW_LABEL : WIDE_LABEL) };

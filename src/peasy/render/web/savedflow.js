@@ -8,13 +8,13 @@ class SavedFlow extends HTMLElement {
 		const stored = this.querySelector(':scope > script[type="application/json"]');
 		if (this.view || !stored) return;
 		const pass = JSON.parse(stored.textContent);
-		const numbers = new Map(pass.head_numbers.map((head) => [headName(head), head.steps]));
+		const numbers = new Map(pass.head_numbers.map((head) => [headName(head), head]));
 		const ablationOf = ({ layer, head }) => pass.ablations.find((one) => one.layer === layer && one.head === head);
-		// one head at a time: the page holds the answers of the model without each single head
+		// one head at a time: the page holds the picture of the model without each single head
 		const show = (off) => {
 			this.view.off = off.slice(-1);
 			const without = off.length ? ablationOf(off.at(-1)) : null;
-			return this.view.show(without ? { ...pass, next_tokens: without.next_tokens } : pass, pass, {
+			return this.view.show(without ? withoutHead(pass, without) : pass, pass, {
 				q: this.view.row,
 				k: this.view.key ?? undefined,
 				s: this.view.step,
@@ -23,9 +23,12 @@ class SavedFlow extends HTMLElement {
 		this.view = new FlowView({
 			pass: show,
 			head: async (place) => {
-				const steps = numbers.get(headName(place));
-				if (!steps) this.view.showNote("The numbers of this head are left out to keep this page small.");
-				return steps;
+				const found = numbers.get(headName(place));
+				const isChanged = this.view.off.some(({ layer }) => layer < place.layer);
+				if (isChanged)
+					this.view.showNote("With an earlier head off, this head has other numbers, which this page does not hold.");
+				else if (!found) this.view.showNote("The numbers of this head are left out to keep this page small.");
+				return isChanged ? null : found;
 			},
 			canAblate: ablationOf,
 			onChange: () => {},
@@ -43,6 +46,17 @@ class SavedFlow extends HTMLElement {
 		binding.run();
 		event.preventDefault();
 	}
+}
+
+/** The pass with the layers and next tokens that it has without a head. */
+function withoutHead(pass, { next_tokens, layers }) {
+	const replaced = new Map(layers.map((layer) => [layer.layer, layer]));
+	const stacks = pass.stacks.map((stack, at) =>
+		at === pass.stacks.length - 1
+			? { ...stack, layers: stack.layers.map((layer) => replaced.get(layer.layer) ?? layer) }
+			: stack,
+	);
+	return { ...pass, stacks, next_tokens };
 }
 
 define("peasy-flow", SavedFlow);

@@ -1,8 +1,9 @@
-// Arithmetic of one attention weight: score, scaled score, softmax, from the query and key vectors.
+// Arithmetic of attention weights: score, scaled score, bias, softmax, from query and key vectors.
 
-import { dot, indices, sum, writeNumber } from "./numbers.js";
+import { indices, sum, writeNumber } from "./numbers.js";
 
 const MAX_PRODUCTS = 8;
+const TOLERANCE = 1e-3; // between a weight and its calculation from rounded numbers
 
 // Lines about the selected cell of attention maps: a title, then its arithmetic or the command that prints it.
 export function explainCell(maps) {
@@ -15,14 +16,16 @@ export function explainCell(maps) {
 	if (!vectors) return [title, ...commandHint(maps)];
 	const dimension = data.vectors.query.shape.at(-1);
 	const vectorAt = (values, index) => [...values.subarray(index * dimension, (index + 1) * dimension)];
-	const visible = indices(columns).filter((key) => !Number.isNaN(maps.valueAt(row, key)));
-	const keys = indices(columns).map((key) => vectorAt(vectors.key, maps.mapIndex * columns + key));
-	const query = vectorAt(vectors.query, maps.mapIndex * maps.rows + row);
-	const { scale, softcap } = data.vectors;
-	const { lines, weight } = explainWeight({ query, keys, visible, keyIndex: column, decimals: 4, scale, softcap });
-	if (Math.abs(weight - given) <= 2e-3 + numbers.error) return [title, ...lines];
-	const note = "it also adds a position bias or an intervention, which this page does not contain.";
-	return [title, ...lines, `The model's weight is ${writeNumber(given, decimals)}: ${note}`];
+	const calculated = calculateRow({
+		query: vectorAt(vectors.query, maps.mapIndex * maps.rows + row),
+		keys: indices(columns).map((key) => vectorAt(vectors.key, maps.mapIndex * columns + key)),
+		visible: indices(columns).filter((key) => !Number.isNaN(maps.valueAt(row, key))),
+		divisor: 1 / data.vectors.scale,
+		softcap: data.vectors.softcap,
+	});
+	if (isRight(calculated, column, given, numbers.error)) return [title, ...Object.values(linesOf(calculated, column))];
+	const note = "The model also adds a position bias, a sink or an intervention, which this page does not contain.";
+	return [title, `The weight is ${writeNumber(given, decimals)}. ${note}`, ...commandHint(maps)];
 }
 
 // Command that shows the calculation if the page contains no queries and keys.
@@ -34,50 +37,84 @@ function commandHint({ data: { command, rows, down, across, tileSize }, row, map
 	return ["The complete calculation with queries and keys:", `${command} ${flags}`];
 }
 
-// `query` is a vector, `keys` all key vectors; `visible` are the unmasked key positions, `keyIndex` the explained one.
-export function explainWeight({ query, keys, visible, keyIndex, scale, softcap = 0, decimals }) {
-	const write = (value) => writeNumber(value, decimals);
-	const scaleScore = (score) => (softcap ? Math.tanh((score * scale) / softcap) * softcap : score * scale);
-	const scaled = new Map(visible.map((key) => [key, scaleScore(dot(query, keys[key]))]));
-	const largest = Math.max(...scaled.values());
-	const total = sum([...scaled.values()].map((value) => Math.exp(value - largest)));
-	const [score, scaledScore] = [dot(query, keys[keyIndex]), scaled.get(keyIndex)];
-	const power = Math.exp(scaledScore - largest);
-	const lines = [
-		`score = q · k = ${writeProducts(query, keys[keyIndex], write)} = ${write(score)}`,
-		`scaled = ${writeScaling(score, scale, query.length, write)} = ${write(score * scale)}`,
-	];
-	if (softcap) {
-		lines.push(`softcap ${softcap}: ${softcap} · tanh(${write(score * scale)} / ${softcap}) = ${write(scaledScore)}`);
-	}
-	lines.push(
-		`e^(${write(scaledScore)} − ${write(largest)}) = ${write(power)}, where ${write(largest)} is the largest score ` +
-			"of this row",
-		`weight = ${write(power)} / ${write(total)} = ${write(power / total)}, divided by the sum over ` +
-			`${visible.length} keys`,
+/**
+ * The weights of a row, step by step: `cells` has for each visible key its terms, score, scaled score, biased score,
+ * power of e and weight. A score is the sum of its terms: the products of query and key, or with `additive`, a vector
+ * v, those of v and tanh(query + key). `sink` is one more score without a key.
+ */
+export function calculateRow(inputs) {
+	const { query, keys, visible, softcap, bias, sink, additive } = inputs;
+	const divisor = isRoot(inputs.divisor, query.length) ? Math.sqrt(query.length) : inputs.divisor;
+	const isAdditive = additive?.length > 0;
+	const scored = visible.map((key) => {
+		const terms = query.map((q, at) => (isAdditive ? additive[at] * Math.tanh(q + keys[key][at]) : q * keys[key][at]));
+		const score = sum(terms);
+		const scaled = softcap ? softcap * Math.tanh(score / divisor / softcap) : score / divisor;
+		return { key, terms, score, scaled, biased: scaled + (bias?.[key] ?? 0) };
+	});
+	const largest = Math.max(...scored.map(({ biased }) => biased), sink ?? -Infinity);
+	const powers = scored.map(({ biased }) => Math.exp(biased - largest));
+	const total = sum(powers) + Math.exp((sink ?? -Infinity) - largest);
+	const cells = scored.map((cell, at) => ({ ...cell, power: powers[at], weight: powers[at] / total }));
+	return { ...inputs, divisor, isAdditive, cells, largest, total };
+}
+
+/** Whether the calculation reaches the weight of a key that the model has. */
+export function isRight({ cells }, key, given, error = 0) {
+	const cell = cells.find((one) => one.key === key);
+	return Math.abs((cell?.weight ?? 0) - given) <= TOLERANCE + error;
+}
+
+/** The arithmetic of one weight of a calculated row as lines of text, by step; only steps that change something. */
+export function linesOf(calculated, key) {
+	const { query, keys, cells, softcap, bias, sink, largest, total, isAdditive } = calculated;
+	const { terms, score, scaled, biased, power, weight } = cells.find((one) => one.key === key);
+	const write = (value) => writeNumber(value, 4);
+	const factors = query.map((q, at) =>
+		isAdditive
+			? `${inParentheses(calculated.additive[at])}·tanh(${write(q)} + ${inParentheses(keys[key][at])})`
+			: `${inParentheses(q)}·${inParentheses(keys[key][at])}`,
 	);
-	return { lines, weight: power / total };
-}
-
-// The largest products one by one, and the sum of all others.
-export function writeProducts(query, key, write) {
-	const products = query.map((component, index) => [component, key[index], component * key[index]]);
-	const largestFirst = (one, other) => Math.abs(other[2]) - Math.abs(one[2]);
-	const shown =
-		products.length <= MAX_PRODUCTS ? products : [...products].sort(largestFirst).slice(0, MAX_PRODUCTS - 2);
-	const terms = shown.map(([one, other]) => `${parenthesize(one, write)}·${parenthesize(other, write)}`);
-	if (shown.length < products.length) {
-		const rest = sum([...products.map(([, , product]) => product), ...shown.map(([, , product]) => -product)]);
-		terms.push(`${parenthesize(rest, write)} (${products.length - shown.length} smaller products)`);
+	const scaling = [`scaled = ${writeScaling(calculated, score)}`];
+	if (softcap) {
+		const divided = write(score / calculated.divisor);
+		scaling.push(`softcap ${softcap}: ${softcap} · tanh(${divided} / ${softcap}) = ${write(scaled)}`);
 	}
-	return terms.join(" + ");
+	const ofSink = sink === null || sink === undefined ? "" : ` and the sink, e^(${write(sink)} − ${write(largest)})`;
+	return {
+		score: `score = ${isAdditive ? "v · tanh(q + k)" : "q · k"} = ${writeSum(factors, terms)} = ${write(score)}`,
+		scaled: scaling.join("\n"),
+		...(bias && { bias: `${write(scaled)} + bias ${inParentheses(bias[key])} = ${write(biased)}` }),
+		power:
+			`e^(${write(biased)} − ${write(largest)}) = ${write(power)}, where ${write(largest)} is the largest score ` +
+			"of this row",
+		weight:
+			`weight = ${write(power)} / ${write(total)} = ${write(weight)}, divided by the sum over ` +
+			`${cells.length} keys${ofSink}`,
+	};
 }
 
-function writeScaling(score, scale, dimension, write) {
-	if (Math.abs(scale - dimension ** -0.5) < 1e-9) return `${write(score)} / √${dimension}`;
-	return `${parenthesize(score, write)} · ${Number(scale.toPrecision(6))}`;
+// The largest terms one by one, and the sum of all others.
+export function writeSum(factors, terms) {
+	const order = indices(terms.length);
+	if (order.length > MAX_PRODUCTS) order.sort((one, other) => Math.abs(terms[other]) - Math.abs(terms[one]));
+	const numShown = order.length > MAX_PRODUCTS ? MAX_PRODUCTS - 2 : order.length;
+	const shown = order.slice(0, numShown).map((at) => factors[at]);
+	const rest = order.slice(numShown).map((at) => terms[at]);
+	if (rest.length) shown.push(`${inParentheses(sum(rest))} (${rest.length} smaller products)`);
+	return shown.join(" + ");
 }
 
-export function parenthesize(value, write) {
-	return value < 0 ? `(${write(value)})` : write(value);
+function writeScaling({ divisor, query }, score) {
+	const write = (value) => writeNumber(value, 4);
+	if (isRoot(divisor, query.length)) return `${write(score)} / √${query.length} = ${write(score / divisor)}`;
+	return divisor === 1
+		? `${write(score)}: not divided`
+		: `${write(score)} / ${write(divisor)} = ${write(score / divisor)}`;
+}
+
+export const isRoot = (divisor, dimension) => Math.abs(divisor - Math.sqrt(dimension)) < 1e-4;
+
+export function inParentheses(value) {
+	return value < 0 ? `(${writeNumber(value, 4)})` : writeNumber(value, 4);
 }

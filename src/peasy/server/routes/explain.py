@@ -1,4 +1,4 @@
-"""Routes for worked examples (explain, check, exercise, examples), scale, meaning (meaning, words, why), glossary."""
+"""Routes for worked examples (explain, check, exercise, examples), scale, meaning (meaning, words, why), textbook."""
 
 import json
 from pathlib import Path
@@ -28,7 +28,7 @@ from peasy.worked.tables.notes import Notes, as_written_names, read_text
 
 router = APIRouter(prefix="/api")
 
-_GLOSSARY = Path(__file__).parent.parent / "glossary.toml"
+_GLOSSARY, _TEXTBOOK = (Path(__file__).parent.parent / f"{name}.toml" for name in ("glossary", "textbook"))
 
 _MAX_WORDS, _MAX_CHARACTERS = 256, 4096
 _MAX_LINES, _MAX_GIVEN, _MAX_SIZE = 100, 20_000, 512
@@ -144,6 +144,23 @@ class GlossaryResult(Result, repr=True):
 def post_glossary(state: State) -> Result:
     """List the terms of the field with their meanings."""
     return GlossaryResult(tuple(parse_toml(_GLOSSARY.read_text(encoding="utf-8"))["group"]))
+
+
+class TextbookResult(Result, repr=True):
+    """Result of `textbook`: the chapters beside the picture of the home page."""
+
+    chapters: tuple[JsonDict, ...]
+
+    def document(self) -> Document:
+        """One row for each chapter."""
+        rows = tuple((chapter["title"], chapter["text"]) for chapter in self.chapters)
+        return Document("Textbook", (Table(("chapter", "text"), rows),))
+
+
+@command_route(router, "/textbook")
+def post_textbook(state: State) -> Result:
+    """List the chapters of the textbook on the home page."""
+    return TextbookResult(tuple(parse_toml(_TEXTBOOK.read_text(encoding="utf-8"))["chapter"]))
 
 
 _Sentences = Annotated[list[Annotated[str, Field(max_length=5_000)]], Field(max_length=MAX_POINTS)]

@@ -14,7 +14,7 @@ import {
 	table,
 	tableDetails,
 } from "../element.js";
-import { CHAPTERS, chapterPanel } from "../home/textbook.js";
+import { chapterPanel, glossaryLink } from "../home/textbook.js";
 import { latestOnly } from "../latest.js";
 
 export const page = { model: "look", text: "A sentence for the model" };
@@ -34,6 +34,10 @@ export class Page {
 	base = null;
 	baseKey = "";
 	shownOff = [];
+	/** @type {Record<string, any>[] | undefined} of the textbook */
+	chapters;
+	/** @type {string[]} texts before each token that was added */
+	earlier = [];
 	/** @type {{open: any} | null} another head to open in the next picture */
 	opening = null;
 
@@ -45,16 +49,16 @@ export class Page {
 			onChange: (changes, push) => this.setState(changes, push),
 			rail: () => this.railItems(),
 			nextToken: (_id, piece) => this.addToken(piece),
+			glossaryLink,
 		});
 		this.book = element("div");
 		this.numbers = element("div");
 		this.view.element.append(this.numbers);
 		this.checkpoints = element("div.checkpoints");
 		this.view.rail.before(this.checkpoints);
-		this.bookButton = button("Textbook", () => this.openChapter(this.state.ch ? -1 : 0), {
-			class: "plain textbook-button",
-			title: "Ten short chapters that move the picture",
-		});
+		this.bookButton = mainButton("Textbook: what you see, in ten steps", () =>
+			this.openChapter(this.state.ch ? -1 : 0),
+		);
 		this.presets = element("div.row.presets", { role: "group", "aria-label": "Examples" });
 		this.title = element("h1", "One sentence through a Transformer");
 		this.lead = element("p.lead", leadOf("decoder"));
@@ -71,7 +75,7 @@ export class Page {
 			this.presets,
 			element("div.home", this.view.element, this.book),
 		);
-		this.runLatest = latestOnly(shell, this.view.flow.element);
+		this.runLatest = latestOnly(shell, this.view.element);
 		shell.onStateChange((state) => this.start(state));
 	}
 
@@ -82,6 +86,7 @@ export class Page {
 
 	async start(state) {
 		this.state = { ...state };
+		this.earlier = [];
 		const entries = await this.shell.bar.listModels("look");
 		const models = entries.map(({ name }) => name);
 		const first = PRESETS.find(({ m }) => models.includes(m));
@@ -96,13 +101,12 @@ export class Page {
 		this.shell.bar.setDefaults({ m: this.name, t: this.text });
 		this.view.off = readHeads(state.off);
 		this.opening = { open: state.l === undefined ? null : headFromUrl(state) };
-		this.drawPresets(models);
-		this.drawBook();
-		await this.load();
+		this.models = models;
+		await Promise.all([this.drawBook(), this.load()]);
 	}
 
-	drawPresets(models) {
-		const known = PRESETS.filter(({ m }) => models.includes(m));
+	drawPresets() {
+		const known = PRESETS.filter(({ m }) => this.models.includes(m));
 		fill(
 			this.presets,
 			known.map(({ label, m, t }) =>
@@ -140,6 +144,7 @@ export class Page {
 		const { off } = view;
 		const edit = ablations(off);
 		const key = JSON.stringify(this.body());
+		this.drawPresets();
 		const whole = this.isSmall ? { story: true, head_numbers: ["story"] } : {};
 		return this.runLatest(
 			(options) =>
@@ -171,8 +176,9 @@ export class Page {
 	/** Open the head that matters most, unless another one was chosen meanwhile: the picture can be used already. */
 	async findStory(key, isChosen) {
 		const opened = this.view.open;
-		this.view.caption.textContent = "Looking for the head that matters most …";
+		this.view.note = "Looking for the head that matters most …";
 		const found = await this.shell.attempt(() => this.requestPass({ story: true }));
+		this.view.note = "";
 		if (!found || this.baseKey !== key) return;
 		this.base.story = found.story;
 		if (!isChosen && this.view.open === opened) this.view.open = null;
@@ -185,16 +191,17 @@ export class Page {
 			return this.load();
 		}
 		const [edit, name] = [ablations(this.shownOff), headName(open)];
-		const { head_numbers: heads, next_tokens: next } = this.view.pass;
-		const gradients = Boolean(this.state.g);
+		const { pass } = this.view;
+		const { head_numbers: heads, next_tokens: next } = pass;
+		const gradients = Boolean(this.state.g) && next.length > 0;
 		const known = heads.find((one) => headName(one) === name && Boolean(one.steps.gradient) === gradients);
-		if (known) return known.steps;
+		if (known) return known;
 		return this.shell.attempt(async () => {
 			const { head_numbers: found, loss } = await this.requestPass({ edit, head_numbers: [name], gradients });
 			heads.unshift(...found);
 			if (!found.length) this.view.showNote("This head has no numbers to show.");
-			else if (gradients) found[0].steps.about = aboutStep(loss, next[0]);
-			return found[0]?.steps;
+			pass.loss = loss;
+			return found[0];
 		}, this.view.board.element);
 	}
 
@@ -207,6 +214,8 @@ export class Page {
 				stacks.length === 1 &&
 				next[0].piece !== "<eos>" &&
 				button("One more token", () => this.addToken(next[0].piece)),
+			this.earlier.length > 0 &&
+				button("Undo", () => this.setText(this.earlier.pop()), { title: "Take the token back" }),
 			next.length > 0 &&
 				slider(
 					"temperature",
@@ -214,11 +223,11 @@ export class Page {
 					(value) => this.warm(value),
 				),
 			next.length > 0 &&
-				button("One training step", () => this.showGradients(!this.state.g), {
+				button("Gradients of a training step", () => this.showGradients(!this.state.g), {
 					"aria-pressed": Boolean(this.state.g),
-					title: "The gradients of this head, if the model learned from this sentence",
+					title: "How the loss on this sentence would change with each score of this head; the model stays as it is",
 				}),
-			element("a", { href: `look?${look}` }, "All heads as maps"),
+			element("a", { href: `look?${look}` }, "All heads as maps (Look)"),
 			this.steps.length > 0 &&
 				element("a", { href: `train?${new URLSearchParams({ run: this.name })}` }, "Its training"),
 		];
@@ -254,7 +263,12 @@ export class Page {
 
 	/** Ways to hand the picture on: a link, one file without a server, and the line that embeds that file. */
 	share() {
-		const body = this.body({ edit: ablations(this.view.off) });
+		const body = this.body({ edit: ablations(this.view.off), gradients: Boolean(this.state.g) });
+		const copyButton = (label, text) =>
+			button(label, async ({ target }) => {
+				await this.shell.copyText(text);
+				target.textContent = "Copied ✓";
+			});
 		const frame =
 			'<iframe src="forward-pass.html" width="100%" height="900" title="One sentence through a model"></iframe>';
 		openDialog(
@@ -264,12 +278,19 @@ export class Page {
 				quiet("Offline and clickable: with the numbers of its heads, and the next token without each of them."),
 			),
 			flexRow(
-				button("Copy the link", () => this.shell.copyText(location.href, "link to this picture")),
+				copyButton("Copy the link", location.href),
 				quiet("For this computer: it works whenever the studio runs."),
 			),
 			flexRow(
-				button("Copy the iframe", () => this.shell.copyText(frame, "iframe")),
-				quiet("For a page or a slide beside the saved file. In a notebook: peasy.forward_pass(…).widget()"),
+				copyButton("Copy the iframe", frame),
+				quiet("A line of HTML that shows the saved file inside a page or a slide in the same folder."),
+			),
+			flexRow(
+				copyButton(
+					"Copy the line for a notebook",
+					`peasy.forward_pass(${JSON.stringify(this.model)}, ${JSON.stringify(this.text)}).widget()`,
+				),
+				quiet("A line of Python that shows this picture in a Jupyter notebook."),
 			),
 		);
 	}
@@ -301,14 +322,13 @@ export class Page {
 			if (!result?.cosines || key !== this.baseKey) return;
 			const items = COMPARED.map((piece, id) => ({ piece, id, probability: result.cosines[0][id + 1] }));
 			const nearest = items.reduce((one, other) => (other.probability > one.probability ? other : one));
-			this.view.similar = { title: "cosine with", items };
-			this.view.draw();
-			fill(
-				this.view.caption,
+			const caption = [
 				"The mean of all rows is the vector of the sentence. It is nearest to ",
 				word(nearest.piece),
 				` (cosine ${writeNumber(nearest.probability, 2)}).`,
-			);
+			];
+			this.view.similar = { title: "cosine with", items, caption };
+			this.view.draw();
 		});
 	}
 
@@ -333,8 +353,15 @@ export class Page {
 		if (this.view.pass.stacks.length > 1 || /^<.*>$/.test(piece)) return undefined;
 		if (!this.isCurrent()) return this.load();
 		this.view.cached = this.view.pass.stacks[0].tokens.pieces.length;
-		this.text += piece.replace(/^·/, " ").replaceAll("⏎", "\n");
-		this.setState({ t: this.text, q: null, k: null, l: null, h: null, p: null }, true);
+		this.earlier.push(this.text);
+		return this.setText(this.text + piece.replace(/^·/, " ").replaceAll("⏎", "\n"), this.view.cached);
+	}
+
+	/** Show another text; of `cached` rows, keys and values come from the cache. */
+	setText(text, cached = undefined) {
+		this.view.cached = cached;
+		this.text = text;
+		this.setState({ t: text, q: null, k: null, l: null, h: null, p: null }, true);
 		this.opening = { open: null };
 		this.view.warmed = null;
 		return this.load();
@@ -356,20 +383,21 @@ export class Page {
 		});
 	}
 
-	drawBook() {
+	async drawBook() {
+		if (this.state.ch) this.chapters ??= (await this.shell.request("textbook")).result.chapters;
 		const number = Number(this.state.ch ?? 0) - 1;
 		const open = (chapter) => this.openChapter(chapter);
-		const isOpen = Boolean(CHAPTERS[number]);
+		const isOpen = Boolean(this.chapters?.[number]);
 		this.bookButton.setAttribute("aria-expanded", String(isOpen));
-		fill(this.book, isOpen && chapterPanel(number, open));
+		fill(this.book, isOpen && chapterPanel(this.chapters, number, open));
 	}
 
 	async openChapter(number) {
 		this.setState({ ch: number < 0 ? null : String(number + 1) }, true);
-		this.drawBook();
+		await this.drawBook();
 		const { view } = this;
 		if (number < 0 || !view.pass) return;
-		const { step, layer, ownKey, cached, gradients } = CHAPTERS[number];
+		const { step, layer, ownKey, cached, gradients } = this.chapters[number];
 		const place = this.base.story ?? view.open;
 		const { layers, tokens } = view.stackOf(place.stack);
 		view.cached = cached ? tokens.pieces.length - 1 : undefined;
@@ -395,7 +423,14 @@ export class Page {
 				label: "Lecture mode: only the picture, larger letters",
 				run: () => document.body.classList.toggle("lecture"),
 			},
-			{ key: "Escape", label: "Leave lecture mode", run: () => document.body.classList.remove("lecture") },
+			{
+				key: "Escape",
+				label: "Leave lecture mode",
+				run: () => {
+					view.board.player.stop();
+					document.body.classList.remove("lecture");
+				},
+			},
 		]);
 		this.shell.setExports(() => ({
 			command: "look",
@@ -413,12 +448,7 @@ const TASKS = {
 
 function leadOf(kind) {
 	const task = TASKS[kind] ?? TASKS.translator;
-	return `${task} All numbers are real: click them, or type your own sentence.`;
-}
-
-/** What a training step learns from, and its loss. */
-function aboutStep(loss, { piece }) {
-	return ["A training step on this sentence, followed by ", word(piece), `: loss ${writeNumber(loss)}.`];
+	return `${task} All numbers are real: click a ribbon to see how its weight is calculated, or type your own sentence.`;
 }
 
 function headFromUrl({ l, h, p }) {

@@ -346,14 +346,18 @@ export class Page {
 			(options) => this.shell.forwardPass(this.requestBody({ edit, head_numbers: names }), options),
 			({ head_numbers: heads }) => {
 				const found = heads.find(({ part }) => part === "attention") ?? heads[0];
-				const { part, steps: matrices } = found ?? {};
+				const { part, steps: matrices, ...formula } = found ?? {};
 				this.board.write();
 				fill(this.headNumbers);
 				if (!matrices?.weights[query]) return;
 				const queries = (target ?? tokens).pieces;
 				const keys = part === "cross_attention" ? tokens.pieces : queries;
 				const title = ["model", `layer ${layer}`, `head ${head}`];
-				this.board.show({ ...matrices, queries, keys, title }, query, key ?? argmax(matrices.weights[query]));
+				this.board.show(
+					{ ...matrices, ...formula, queries, keys, title },
+					query,
+					key ?? argmax(matrices.weights[query]),
+				);
 				const rows = matrices.weights.map((row, at) => [queries[at], ...row.map((weight) => writeNumber(weight))]);
 				fill(
 					this.headNumbers,

@@ -302,7 +302,9 @@ export class Page {
 	 * @returns {Record<string, any> | null}
 	 */
 	boardHead() {
-		const isUsual = scoringOf(this.example).endsWith("dot") && (this.example.normalise ?? "softmax") === "softmax";
+		const { normalise = "softmax", positions = "none", scale, softcap, sinks, bias } = this.example;
+		const scoring = scoringOf(this.example);
+		const isUsual = scoring.endsWith("dot") && normalise === "softmax" && positions === "none";
 		const names = ["query", "key", "value", "weights", "context"];
 		const steps = names.map((name) => this.findStep(name));
 		const masked = this.findStep("masked") ?? this.findStep("scaled");
@@ -311,6 +313,9 @@ export class Page {
 		return {
 			...Object.fromEntries(steps.map(({ values }, index) => [names[index], values])),
 			masked: masked.values,
+			captions: Object.fromEntries(this.result.steps.map((step) => [baseName(step.name), step.description])),
+			...{ softcap, bias, sink: sinks?.[Math.max(0, this.shownHead - 1)] },
+			divisor: 1 / (scale ?? (scoring === "dot" ? 1 : steps[0].values[0].length ** -0.5)),
 			queries: weights.rows,
 			keys: weights.columns,
 			title: [this.example.title, ...(this.shownHead ? [`head ${this.shownHead}`] : [])],

@@ -28,7 +28,7 @@ def home(browser, built_in_studio):
 
 
 def probabilities(page):
-    labels = page.locator(".flow .bar").evaluate_all("bars => bars.map((bar) => bar.getAttribute('aria-label'))")
+    labels = page.locator(".answer li").evaluate_all("bars => bars.map((bar) => bar.getAttribute('aria-label'))")
     return {match[1]: float(match[2]) for label in labels if (match := re.match(r"(.*): probability ([\d.]+)", label))}
 
 
@@ -212,7 +212,7 @@ def test_switching_a_head_off_changes_the_bars_and_back(home):
     window.wait_until_idle()
     after = probabilities(page)
     assert before["·tasted"] - after["·tasted"] > 0.05
-    assert page.locator(".flow .was").count() > 0, "the bars before stay visible"
+    assert page.locator(".answer .was").count() > 0, "the bars before stay visible"
     assert re.search(r"Without layer \d, head \d: .* (falls|rises) from", page.locator(".story").inner_text())
     page.locator(".zoom-steps").get_by_role("button", name="· V").click()
     page.get_by_text("This head is switched off: it hands on zeros").wait_for()
@@ -424,7 +424,7 @@ def test_shared_file_is_clickable_without_a_server(home, browser, tmp_path):
     saved.get_by_text(
         "Without layer 1, head 0: tasted falls from 0.18 to 0.07, was rises from 0.46 to 0.56."
     ).wait_for()
-    drawn = ".flow .lens, .flow .ribbon, .flow .mlp, .flow .bar"
+    drawn = ".flow .lens, .flow .ribbon, .flow .mlp, .answer li"
     texts = "(parts) => parts.map((part) => part.textContent)"
     live = page.locator(drawn).evaluate_all(texts)
     assert "would say: ·was 0.56" in " ".join(live)

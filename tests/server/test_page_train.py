@@ -130,7 +130,7 @@ def test_attention_history_slider_and_keys(open_tiny_studio, recorded_run):
     assert window.state["ck"] == str(kept[-2])
     quick = {"story": False, "head_numbers": [], "ablations": False}
     expected = window.request("forward-pass", model=f"recorded@{kept[-2]}", text=text, **quick)["next_tokens"]
-    bars = page.locator(".flow .bar").evaluate_all("bars => bars.map((bar) => bar.getAttribute('aria-label'))")
+    bars = page.locator(".answer li").evaluate_all("bars => bars.map((bar) => bar.getAttribute('aria-label'))")
     assert [bar.partition(":")[0] for bar in bars] == [token["piece"] for token in expected]
     page.reload()
     window.wait_until_idle()

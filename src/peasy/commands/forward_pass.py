@@ -47,6 +47,7 @@ MAX_HEAD_NUMBERS = 400_000
 """Numbers of all heads that are included if none are named, those of the story first."""
 _HEAD_NUMBERS = ("query", "key", "value", "masked", "context")
 """Steps of the formula that the arithmetic of one weight needs, beside the weights."""
+_GRADIENT = "The way back: how the loss changes with each score. All gradients are in thousandths."
 _MIN_STORY_WEIGHT = 0.3
 """Smallest weight of the key that such a head attends to."""
 _NUM_NEXT_TOKENS = 8
@@ -353,14 +354,19 @@ def _formula(
     has_mask = mask.has_mask or mask.bias is not None
     captions = attention_captions(SCORINGS["scaled-dot"], softmax, scale, softcap, has_mask, sinks is not None)
     constants = {
-        "divisor": 1 / inputs.scale, "softcap": softcap, "captions": _captions(captions),
+        "divisor": 1 / inputs.scale, "softcap": softcap, "captions": _captions(captions, scale),
         "sink": None if sinks is None else float(sinks.flatten()[head]),
     }  # fmt: skip
     return steps | ({} if mask.bias is None else {"bias": mask.bias[0, head]}), constants
 
 
-def _captions(steps: Iterable[FormulaStep]) -> dict[str, str]:
-    return {step.name: step.description for step in steps}
+def _captions(steps: Iterable[FormulaStep], scale: float | None = 1) -> dict[str, str]:
+    captions = {step.name: step.description for step in steps} | {"gradient": _GRADIENT}
+    if scale is None:
+        captions["scaled"] += (
+            " Long vectors give large scores, and the softmax would give almost all weight to one key."
+        )
+    return captions
 
 
 def _backward_pass(

@@ -4,29 +4,24 @@ import { cssColour, fractionOf, rampOf, textColourOn, tokenColour } from "./colo
 import { bar, bdi, button, fill, mainButton, make, prefersStills, quiet } from "./figure.js";
 import { clamp, dot, indices, reachOf, sum, writeNumber } from "./numbers.js";
 import { Player } from "./player.js";
-import { calculateRow, inParentheses, isRight, isRoot, linesOf, writeSum } from "./weight.js";
+import { calculateRow, inParentheses, isRight, linesOf, writeProducts } from "./weight.js";
 
 const TICKS = 24; // positions of the scrubber within one step
 const TICK_TIME = 120; // milliseconds per position while playing
 const STILL_TIME = 3000; // milliseconds per step where motion is not wanted
 const MAX_KEYS = 12; // keys of a row that are listed
 const MAX_VALUES = 4; // value vectors that are drawn
-const MAX_NUMBERS = 256; // numbers of a vector that are drawn
 const MAX_WRITTEN = 8; // numbers of a vector up to which they are written, too
 const VISIBLE = 5e-3; // difference of two weights that is worth a look
 
 const NAMES = ["q · k", "scale", "mask", "softmax", "· V", "gradient"];
-const STEPS = ["scores", "scaled", "masked", "weights", "context"]; // of the formula
-const GRADIENT = "The way back: how the loss changes with each score. All gradients are in thousandths.";
-const LONG = " Long vectors give large scores, and the softmax would give almost all weight to one key.";
-
+const STEPS = ["scores", "scaled", "masked", "weights", "context", "gradient"]; // of the formula
 /**
  * `head`: query, key, value, masked, weights as rows of numbers, `bias` if there is one; divisor, softcap, sink and
  * additive as in `calculateRow`; `captions` of the formula's steps; queries and keys (pieces), title; `isOff`; in a
  * training step `gradient`, that of the context, and what the step is `about`; `lines` replace the text of steps.
  */
 export class Board {
-	/** @type {Record<string, any> | null} */
 	head = null;
 	row = 0;
 	key = 0;
@@ -47,7 +42,6 @@ export class Board {
 		);
 	}
 
-	/** Show something else than the steps of a weight. */
 	write(...content) {
 		this.player.stop();
 		this.head = this.came = null;
@@ -171,18 +165,13 @@ export class Board {
 		this.scrubber.setAttribute("aria-valuetext", NAMES[this.step]);
 		this.back.toggleAttribute("disabled", this.step === 0);
 		this.forward.toggleAttribute("disabled", this.step === this.last);
-		const { isAdditive, divisor, query } = this.calculated;
-		const isUsual = isRoot(divisor, query.length);
-		const { captions } = this.head;
+		const { isAdditive } = this.calculated;
 		const isRightHere = isRight(this.calculated, this.key, this.head.weights[this.row][this.key]);
 		const lines = { ...(isRightHere && this.#lines()), ...this.head.lines };
 		fill(
 			this.list,
 			!isRightHere &&
-				quiet(
-					"This weight cannot be shown step by step: something changed it that these numbers do not contain, such as " +
-						"an intervention.",
-				),
+				quiet("This weight cannot be shown step by step: an intervention changed it, or numbers are missing."),
 			(isRightHere ? NAMES.slice(0, this.last + 1) : []).map((name, index) =>
 				make(
 					"li",
@@ -190,8 +179,7 @@ export class Board {
 					button(isAdditive && index === 0 ? "v · tanh(q + k)" : name, () => this.#seek((index + 1) * TICKS), {
 						class: "text-button",
 					}),
-					index === this.step &&
-						make("span.quiet", ` ${captions[STEPS[index]] ?? GRADIENT}${index === 1 && isUsual ? LONG : ""}`),
+					index === this.step && make("span.quiet", ` ${this.head.captions[STEPS[index]]}`),
 					index === this.step && this.#picture(this.tick / TICKS),
 					index <= this.step && lines[index] && make("pre", typographic(lines[index])),
 				),
@@ -199,7 +187,6 @@ export class Board {
 		);
 	}
 
-	/** Picture of the current step, of which `fraction` is shown. */
 	#picture(fraction) {
 		return [this.#products, this.#scaling, this.#mask, this.#softmax, this.#values, this.#backward][this.step].call(
 			this,
@@ -243,9 +230,8 @@ export class Board {
 	#products(fraction) {
 		const { queries, keys } = this.head;
 		const { query, isAdditive, additive, cells } = this.calculated;
-		const terms = cells.find((cell) => cell.key === this.key)?.terms ?? [];
-		const products = terms.slice(0, MAX_NUMBERS);
-		if (!terms.length) return null;
+		const products = cells.find((cell) => cell.key === this.key)?.terms;
+		if (!products) return null;
 		const numShown = Math.round(fraction * products.length);
 		const largest = reachOf(products);
 		const bars = products.map((product, index) => {
@@ -258,8 +244,7 @@ export class Board {
 				height: Math.max(height, 0.6),
 			});
 		});
-		const isWhole = numShown === products.length;
-		const counted = isWhole ? `all ${terms.length} products` : `${numShown} of ${terms.length} products`;
+		const counted = numShown < products.length ? `${numShown} of ${products.length}` : `all ${products.length}`;
 		return make(
 			"div.zoom-products",
 			vectorStrip(`q of ${queries[this.row]}`, query, { numLit: numShown }),
@@ -279,8 +264,7 @@ export class Board {
 					bars,
 				),
 			),
-			terms.length > products.length && quiet(`Only the first ${products.length} numbers are drawn.`),
-			make("p", `Sum of ${counted}: `, make("b", write(sum(isWhole ? terms : products.slice(0, numShown))))),
+			make("p", `Sum of ${counted} products: `, make("b", write(sum(products.slice(0, numShown))))),
 		);
 	}
 
@@ -334,7 +318,6 @@ export class Board {
 		];
 	}
 
-	/** Which keys the query may see. */
 	#mask(fraction) {
 		const visible = new Set(this.#visible());
 		return make(
@@ -453,12 +436,10 @@ export class Board {
 			: back.score < 0
 				? "falls if this score rises"
 				: "falls if this score falls";
-		const [from, to] = [gradient[this.row], value[this.key]];
-		const factors = from.map((number, at) => `${inParentheses(number)}·${inParentheses(to[at])}`);
-		const products = from.map((number, at) => number * to[at]);
+		const products = writeProducts(gradient[this.row], value[this.key]);
 		const distance = `(${ofWeight} − ${inParentheses(back.mean)})`;
 		const gradientLines = [
-			`of the weight: gradient of the sum · v = ${writeSum(factors, products)} = ${ofWeight}`,
+			`of the weight: gradient of the sum · v = ${products} = ${ofWeight}`,
 			`of the score: ${writeNumber(given)} · ${distance} = ${score}, where ${mean} is the weighted mean of the row`,
 			`The loss ${effect}.`,
 		];
@@ -480,16 +461,11 @@ function track(fraction, token, isSigned = false) {
 	return shown;
 }
 
-/**
- * First numbers of a vector as coloured cells, by the range of `reference`; cells after `numLit` are pale.
- * @param {string} label
- * @param {number[]} vector
- * @param {{ reference?: number[], numLit?: number }} [options]
- */
+/** A vector as coloured cells, by the range of `reference`; cells after `numLit` are pale. */
 function vectorStrip(label, vector, { reference = vector, numLit = vector.length } = {}) {
 	const limit = reachOf(reference);
 	const ramp = rampOf(true, false);
-	const cells = vector.slice(0, MAX_NUMBERS).map((number, index) => {
+	const cells = vector.map((number, index) => {
 		const fraction = fractionOf(number, { low: -limit, high: limit });
 		const text = vector.length <= MAX_WRITTEN && Number(number.toFixed(3));
 		const cell = make("i", { title: writeNumber(number), class: index < numLit ? null : "later" }, text);

@@ -20,7 +20,6 @@ export function rampOf(signed, lifted) {
 	return ramps.get(name);
 }
 
-// Position of a value in a range, from 0 to 1.
 export function fractionOf(value, range) {
 	return range.high > range.low ? clamp((value - range.low) / (range.high - range.low), 0, 1) : 0;
 }
@@ -38,7 +37,6 @@ export function textColourOn(ramp, fraction) {
 	return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 ? "#000" : "#fff";
 }
 
-// Set the size of a canvas in CSS pixels.
 export function sizeCanvas(canvas, width, height, pixelRatio) {
 	[canvas.width, canvas.height] = [Math.round(width * pixelRatio), Math.round(height * pixelRatio)];
 	[canvas.style.width, canvas.style.height] = [`${width}px`, `${height}px`];
@@ -54,7 +52,6 @@ export function paintMap(canvas, map) {
 	context.putImageData(image, 0, 0);
 }
 
-// Paint a map into a rectangle of an image.
 export function paintCells(image, left, top, width, height, { numbers, start, rows, columns, range, ramp }) {
 	const pixels = new Uint32Array(image.data.buffer);
 	const span = range.high > range.low ? range.high - range.low : 1;

@@ -1,9 +1,8 @@
 // Base class of the interactive figures (web components), with element helpers, shared style and theme changes.
 
-// Create an element: `make("p.quiet", { role: "status" }, "text")`. Classes follow the tag; attributes can be left out.
-// Attributes: `on…` are listeners, true is a bare attribute, null and false are left out; aria attributes are written
-// as they are. Children: strings and numbers become text nodes, never markup; null and false are left out; arrays are
-// flattened.
+// Create an element: `make("p.quiet", { role: "status" }, "text")`. Classes follow the tag; attributes can be left out:
+// `on…` are listeners, true is a bare attribute, null and false are left out; aria attributes are written as they are.
+// Children: strings and numbers become text nodes, never markup; null and false are left out.
 export function make(tagAndClasses, ...parts) {
 	const [tag, ...classes] = tagAndClasses.split(".");
 	const attributes = parts[0]?.constructor === Object ? parts.shift() : {};
@@ -20,7 +19,6 @@ export function make(tagAndClasses, ...parts) {
 	return element;
 }
 
-// Replace the children of an element.
 export function fill(element, ...children) {
 	element.replaceChildren(...children.flat(Infinity).filter(isPresent));
 }
@@ -43,7 +41,6 @@ export function button(label, onClick, attributes = {}) {
 	return make("button", { type: "button", class: "plain", ...attributes, onclick: onClick }, label);
 }
 
-// The button of the main action.
 export function mainButton(label, onClick, attributes = {}) {
 	return button(label, onClick, { class: "plain main", ...attributes });
 }
@@ -56,7 +53,6 @@ export function bar(fraction, kind = null, colour = "") {
 	return make("span.track", filled);
 }
 
-// The caveat below every attention picture.
 export function caveatLine(caveat) {
 	return make("p.quiet.caveat", caveat.charAt(0).toUpperCase() + caveat.slice(1));
 }
@@ -73,7 +69,6 @@ export function makeSelect(label, options, chosen, onChange) {
 
 // Children with slot="table" stay visible. The static picture in <noscript> is the fallback if drawing fails.
 export class Figure extends HTMLElement {
-	/** @type {ResizeObserver | null} */
 	resizeObserver;
 
 	/** Draw the figure; each kind of figure has its own. */

@@ -34,46 +34,40 @@ export function toggled(heads, { layer, head }) {
 }
 
 export class FlowView {
-	/** @type {Record<string, any> | null} */
 	head = null;
-	/** @type {Record<string, any> | null} */
 	base = null;
-	/** @type {{layer: number, head: number}[]} */
 	off = [];
-	/** @type {any} */
 	open = null;
-	/** @type {Record<string, any> | null} */
 	pass = null;
-	/** @type {number | undefined} rows that come from the KV cache */
-	cached;
-	/** @type {Record<string, any>[] | null} next tokens at another temperature */
-	warmed = null;
-	/** @type {{title: string, items: any[], caption: any} | null} how near an encoder's sentence is to others */
-	similar = null;
+	cached = undefined; // rows that come from the KV cache
+	warmed = null; // next tokens at another temperature
+	similar = null; // how near an encoder's sentence is to others: title, items, caption
 	note = ""; // instead of the caption
 	row = 0;
-	/** @type {number | null} */
 	key = null;
 	step = 0;
 
 	/**
 	 * `source`: `pass(off)` loads the forward pass without some heads and calls `show`; `head(place)` gives the numbers
 	 * of a head, or null; `onChange(changes, push)` hears what was chosen; `rail()` gives more controls;
-	 * `nextToken(id, piece)` adds a token, if that is possible; `glossaryLink(term)` links a term.
+	 * `nextToken(piece)` adds a token, if that is possible; `glossaryLink(term)` links a term.
 	 */
 	constructor(source) {
 		this.source = source;
 		this.caption = make("p.story", { role: "status" }, "Loading the model …");
-		this.flow = new ModelFlow({
-			token: (stack, row) => this.chooseToken(stack, row),
-			head: (stack, layer, part, head) => this.openHead({ stack, layer, part, head }),
-			layer: (stack, layer) => this.openLayer(stack, layer),
-			cell: ({ row, key }) => {
-				this.chooseCell(row, key);
-				this.showArithmetic();
+		this.answer = make("div.bars.answer");
+		this.flow = new ModelFlow(
+			{
+				token: (stack, row) => this.chooseToken(stack, row),
+				head: (stack, layer, part, head) => this.openHead({ stack, layer, part, head }),
+				layer: (stack, layer) => this.openLayer(stack, layer),
+				cell: ({ row, key }) => {
+					this.chooseCell(row, key);
+					this.showArithmetic();
+				},
 			},
-			nextToken: source.nextToken,
-		});
+			this.answer,
+		);
 		this.board = new Board(
 			(row, key) => this.chooseCell(row, key),
 			(step) => {
@@ -84,11 +78,9 @@ export class FlowView {
 		);
 		this.rail = make("div.card.flow-rail");
 		this.switches = make("div");
-		this.answer = make("div.bars");
 		this.element = make(
 			"div.home-main",
 			make("div.story-row", this.caption, this.switches),
-			this.answer,
 			this.flow.element,
 			this.rail,
 			legend(source.glossaryLink),
@@ -96,23 +88,15 @@ export class FlowView {
 		);
 	}
 
-	/**
-	 * Show a pass; `base` is the one with all heads on, `chosen` what the URL says.
-	 * @param {any} pass
-	 * @param {any} base
-	 * @param {{q?: any, k?: any, s?: any}} chosen
-	 */
-	show(pass, base, chosen = {}) {
-		[this.pass, this.base] = [pass, base];
+	/** Show a pass; `base` is the one with all heads on, `chosen` (q, k, s) what the URL says. */
+	show(pass, base, chosen = /** @type {any} */ ({})) {
+		[this.pass, this.base, this.head] = [pass, base, null];
 		this.#chooseOpenHead(chosen);
 		this.draw();
 		return this.loadHead();
 	}
 
-	/**
-	 * The chosen head, or the one whose ablation changes the answer most.
-	 * @param {{q?: any, k?: any, s?: any}} chosen
-	 */
+	/** The chosen head, or the one whose ablation changes the answer most. */
 	#chooseOpenHead({ q, k, s }) {
 		const { story } = this.base;
 		const stack = this.pass.stacks.at(-1);
@@ -134,6 +118,12 @@ export class FlowView {
 		return this.pass.stacks.find((stack) => stack.name === name) ?? this.pass.stacks.at(-1);
 	}
 
+	/** Tokens of the queries and of the keys of an attention. */
+	#piecesOf({ stack, part }) {
+		const queries = this.stackOf(stack);
+		return [queries, part === "attention" ? queries : this.pass.stacks[0]].map(({ tokens }) => tokens.pieces);
+	}
+
 	isStory() {
 		const { story } = this.base;
 		return story && headName(story) === headName(this.open);
@@ -153,16 +143,13 @@ export class FlowView {
 			open: this.open,
 			token: { stack: this.open.stack, row: this.row },
 			isOff: (...place) => this.isOff(...place),
-			nextTokens: this.warmed ?? this.similar?.items ?? this.pass.next_tokens,
-			barsTitle: this.similar?.title,
-			canAdd: Boolean(this.source.nextToken) && this.pass.stacks.length === 1,
 			labelWidth: this.similar ? 260 : undefined,
 			hasBars: this.similar ? true : undefined,
-			nextTokensBefore: this.off.length || this.warmed ? this.base.next_tokens : null,
 			cached: this.cached,
 			size: Math.min(Math.max(window.innerHeight - 460, 260), 560),
 			narrow: window.innerWidth < PHONE,
 		});
+		this.drawAnswer();
 		this.#drawCaption();
 		this.#drawRail();
 	}
@@ -173,29 +160,35 @@ export class FlowView {
 
 	/** Where the chosen token looks in the open head; of the story, also what the head is for. */
 	#whereItLooks() {
-		const { layer, head, stack, part } = this.open;
+		const { layer, head, part } = this.open;
 		const { story } = this.base;
-		const queries = this.stackOf(stack).tokens.pieces;
+		const [queries, keys] = this.#piecesOf(this.open);
 		const isCross = part === "cross_attention";
 		const row = this.head?.weights[this.row];
 		const isTold = this.isStory() && this.row === story.query && (this.key ?? story.key) === story.key;
 		const key = isTold ? story.key : row && Math.min(this.key ?? argmax(row), row.length - 1);
 		const test = this.canSwitch(this.open) ? " Switch it off to test whether it matters." : "";
-		if (key === undefined) return [`Head ${head} of layer ${layer}.${test}`];
-		const value = writeNumber(isTold ? story.weight : row[key], 2);
-		const weight = button(`weight ${value}`, () => this.showArithmetic(), {
-			class: "text-button",
-			title: "How this number is calculated",
-		});
+		const place = `ead ${head} of layer ${layer}`;
+		if (key === undefined) return `H${place}.${test}`;
+		const value = `weight ${writeNumber(isTold ? story.weight : row[key], 2)}`;
+		const attributes = { class: "text-button", title: "How this number is calculated" };
+		const [from, to] = [word(queries[this.row]), isCross || key !== this.row ? word(keys[key]) : "itself"];
 		const looks = [
-			isTold && isCross && ["Writing ", word(story.token), " after ", word(queries[this.row]), ", head "],
-			!(isTold && isCross) && "Head ",
-			`${head} of layer ${layer} looks `,
-			!isCross && ["from ", word(queries[this.row]), key === this.row ? " at " : key < this.row ? " back to " : " to "],
-			isCross && [!isTold && ["from ", word(queries[this.row]), " "], "at "],
-			isCross || key !== this.row ? word((isCross ? this.pass.stacks[0].tokens.pieces : queries)[key]) : "itself",
+			isCross && isTold
+				? ["Writing ", word(story.token), " after ", from, `, h${place} looks at `, to]
+				: [
+						`H${place} looks from `,
+						from,
+						isCross || key === this.row ? " at " : key < this.row ? " back to " : " to ",
+						to,
+					],
 			" ",
-			make("span.unbroken", "(", weight, ")."),
+			make(
+				"span.unbroken",
+				"(",
+				button(value, () => this.showArithmetic(), attributes),
+				").",
+			),
 		];
 		if (!isTold) return [looks, test];
 		if (story.before - story.after < 0.01) return [looks, " No single head changes the next token by more than 0.01."];
@@ -220,24 +213,33 @@ export class FlowView {
 		return [`Without ${heads}: `, ...first, ...(second ? [", ", ...second] : []), "."];
 	}
 
-	/** On a phone, where the picture ends far below the switch: the likeliest next tokens, before and now. */
-	#answerBars() {
-		if (window.innerWidth >= PHONE || !this.pass.next_tokens.length) return [];
-		const items = this.pass.next_tokens.slice(0, 4).map(({ id, piece, probability }) => {
-			const before = this.off.length > 0 && this.base.next_tokens.find((token) => token.id === id)?.probability;
-			const written = writeNumber(probability, 2);
-			return make(
-				"li",
-				bdi(piece),
-				make("span", before && bar(before, "was"), bar(probability)),
-				make("span.number", before ? `${writeNumber(before, 2)} → ${written}` : written),
-			);
-		});
-		return make("ol", { "aria-label": "Next token" }, items);
+	/** The likeliest next tokens now, and as they were with all heads on and temperature 1. */
+	drawAnswer() {
+		const { pass, similar, warmed } = this;
+		const add = pass.stacks.length === 1 && !similar && this.source.nextToken;
+		const before = this.off.length || warmed ? this.base.next_tokens : [];
+		const measure = similar?.title ?? "probability";
+		const items = (warmed ?? similar?.items ?? pass.next_tokens)
+			.slice(0, window.innerWidth < PHONE ? 4 : 8)
+			.map(({ id, piece, probability }) => {
+				const was = before.find((token) => token.id === id)?.probability;
+				const written = writeNumber(probability, 2);
+				const change = was === undefined ? "" : `${writeNumber(was, 2)} → `;
+				return make(
+					"li",
+					{ "aria-label": `${piece}: ${measure} ${written}${change && `, before ${writeNumber(was, 2)}`}` },
+					add
+						? button(bdi(piece), () => add(piece), { class: "text-button", title: "Add this token to the text" })
+						: bdi(piece),
+					make("span", was !== undefined && bar(was, "was"), bar(Math.max(probability, 0))),
+					make("span.number", change, written),
+				);
+			});
+		const title = similar?.title ?? (add ? "next token: click to add" : "next token");
+		fill(this.answer, items.length > 0 && [make("b", title), make("ol", { "aria-label": "Next token" }, items)]);
 	}
 
 	#drawRail() {
-		fill(this.answer, this.#answerBars());
 		const { layer, head, part, stack } = this.open;
 		const isOff = this.isOff(stack, layer, part, head);
 		fill(
@@ -256,9 +258,7 @@ export class FlowView {
 			"only the last row was computed.";
 		const pieces = this.pass.stacks.flatMap(({ tokens }) => tokens.pieces);
 		const numUnknown = pieces.filter((piece) => piece === "<unk>").length;
-		const unknown =
-			`${numUnknown} of ${pieces.length} tokens are <unk>: this model does not know these words. ` +
-			"All unknown words are the same to it.";
+		const unknown = `${numUnknown} of ${pieces.length} tokens are <unk>, words that this model does not know.`;
 		fill(
 			this.rail,
 			make("div.row", this.source.rail?.() ?? []),
@@ -269,15 +269,13 @@ export class FlowView {
 		);
 	}
 
-	/** Load the numbers of the open head, and show the arithmetic of the chosen cell. */
 	async loadHead() {
 		const place = (this.open = { ...this.open }); // a new object: an earlier request that is still open is outdated
 		if (!place.part) return;
 		const numbers = await this.source.head(place);
 		if (place !== this.open || !numbers) return;
 		const { stack, layer, part, head } = place;
-		const queries = numbered(this.stackOf(stack).tokens.pieces);
-		const isCross = part === "cross_attention";
+		const [queries, keys] = this.#piecesOf(place).map(numbered);
 		const { steps, ...formula } = numbers;
 		const { loss, next_tokens: next } = this.pass;
 		this.head = {
@@ -285,15 +283,14 @@ export class FlowView {
 			...formula,
 			about: steps.gradient && aboutStep(loss, next[0]),
 			queries,
-			keys: isCross ? numbered(this.pass.stacks[0].tokens.pieces) : queries,
+			keys,
 			isOff: this.isOff(stack, layer, part, head),
-			title: ["model", `layer ${layer}`, ...(isCross ? ["cross-attention"] : []), `head ${head}`],
+			title: ["model", `layer ${layer}`, ...(part === "attention" ? [] : ["cross-attention"]), `head ${head}`],
 		};
 		this.flow.writeWeights(steps.weights);
 		this.showCell();
 	}
 
-	/** Instead of the arithmetic. */
 	showNote(text) {
 		this.head = null;
 		this.board.write(quiet(text));
@@ -321,7 +318,7 @@ export class FlowView {
 
 	openHead(place) {
 		this.open = place;
-		this.key = null;
+		this.key = this.head = null;
 		this.row = Math.min(this.row, this.stackOf(place.stack).tokens.pieces.length - 1);
 		this.source.onChange({ l: place.layer, h: place.head, p: `${place.stack}.${place.part}`, k: null }, true);
 		this.draw();
@@ -362,7 +359,6 @@ export class FlowView {
 		if (attention && head >= 0 && head < attention.num_heads) this.openHead({ stack, layer: layer.layer, part, head });
 	}
 
-	/** Keys of the picture. */
 	keys() {
 		return [
 			{ key: "ArrowUp", label: "Previous token", run: () => this.moveToken(-1) },
@@ -414,7 +410,6 @@ export function linked(text, link = (term) => term) {
 
 /** What the signs of the picture mean. */
 function legend(link) {
-	/** @type {[string, string][]} */
 	const entries = [
 		["ribbon", "a token (right end) looks at another (left end): the wider, the larger the weight"],
 		["map", "one attention [head]: each row is a token, bright where it looks; click to open it"],
@@ -437,7 +432,6 @@ function legend(link) {
 	);
 }
 
-/** A token as a word in a sentence. */
 export function word(piece) {
 	return make("b", bdi(piece.replace(/^·/, "")));
 }

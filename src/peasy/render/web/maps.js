@@ -33,7 +33,7 @@ class PeasyMaps extends Figure {
 	columns = 0;
 	row = 0;
 	column = 0;
-	/** @type {(() => void) | null} set by a page that shows the arithmetic itself */
+	// set by a page that shows the arithmetic itself
 	explain = null;
 
 	async build(data) {
@@ -70,7 +70,6 @@ class PeasyMaps extends Figure {
 		return [row, this.strongestKey(row)];
 	}
 
-	// Column with the largest value in a row.
 	strongestKey(row) {
 		if (this.top && this.data.tileSize === 1) return this.top.keys[(this.mapIndex * this.rows + row) * this.top.count];
 		const values = indices(this.columns).map((column) => this.valueAt(row, column));

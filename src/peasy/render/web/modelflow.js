@@ -2,7 +2,7 @@
 
 import { cssColour, fractionOf, paintMap, rampOf, sizeCanvas, tokenColour } from "./colour.js";
 import { fill, make, prefersStills } from "./figure.js";
-import { BAR_HEIGHT, layOut } from "./modelflow_layout.js";
+import { layOut } from "./modelflow_layout.js";
 import { clamp, decodeBase64, indices, reachOf, writeNumber } from "./numbers.js";
 
 const MIN_RIBBON = 0.08; // weaker links are not drawn
@@ -14,12 +14,10 @@ const MARGIN = 28; // pixels beside the picture
 const LETTER = 13.5; // pixels; larger in lecture mode
 
 export class ModelFlow {
-	/**
-	 * `on.token(stack, row)`, `on.head(stack, layer, part, head)`, `on.layer(stack, layer)`, `on.cell(row, key)` of the
-	 * open head and `on.nextToken(id)` are called when something is chosen.
-	 */
-	constructor(on) {
+	/** Methods of `on` are called when something is chosen. `answer` is the list of next tokens. */
+	constructor(on, answer) {
 		this.on = on;
+		this.answer = answer;
 		this.canvas = make("canvas", { "aria-hidden": true });
 		this.svg = make("svg.flow", {
 			role: "group",
@@ -27,7 +25,8 @@ export class ModelFlow {
 			onpointerover: (event) => this.#onHover(event),
 			onpointerleave: () => this.highlight(null),
 		});
-		this.element = make("div.flow-frame", make("div.flow-scroll", this.canvas, this.svg));
+		this.scroller = make("div.flow-scroll", this.canvas, this.svg);
+		this.element = make("div.flow-frame", this.scroller);
 		new ResizeObserver(() => this.pass && this.#room() !== this.shownRoom && this.show(this.pass, this.view)).observe(
 			this.element,
 		);
@@ -54,7 +53,8 @@ export class ModelFlow {
 		this.svg.setAttribute("width", String(width * this.scale));
 		this.svg.setAttribute("height", String(height * this.scale));
 		const bands = this.layout.bands.map((band) => this.#drawBand(band));
-		fill(this.svg, this.#drawCrossLinks(), bands, this.#drawBars());
+		fill(this.svg, this.#drawCrossLinks(), bands);
+		this.#placeAnswer();
 		this.#paintMaps();
 		if (this.written && this.written.open === view.open) this.writeWeights(this.written.weights);
 		this.highlight(view.token ?? null);
@@ -65,7 +65,22 @@ export class ModelFlow {
 		this.shownOpen = view.open;
 	}
 
-	/** Let the ribbons of the open head grow from the tokens that are looked at. */
+	/** Put the next tokens where the line of the last token ends; on a phone, above the picture. */
+	#placeAnswer() {
+		const { narrow, bars } = this.layout;
+		if (narrow) this.element.before(this.answer);
+		else this.scroller.append(this.answer);
+		this.answer.classList.toggle("beside", !narrow);
+		const { left, top, width, labelWidth } = bars;
+		Object.assign(this.answer.style, {
+			left: `${left}px`,
+			top: `${top}px`,
+			width: `${width}px`,
+			zoom: narrow ? 1 : this.scale,
+		});
+		this.answer.style.setProperty("--label", `${labelWidth}px`);
+	}
+
 	#drawIn() {
 		if (prefersStills()) return;
 		for (const ribbon of this.svg.querySelectorAll(".ribbon.of-open")) {
@@ -80,7 +95,6 @@ export class ModelFlow {
 		}
 	}
 
-	/** Bring the open head into view. */
 	#scrollToOpen() {
 		const head = this.svg.querySelector(".head.open");
 		if (!head) return;
@@ -89,7 +103,6 @@ export class ModelFlow {
 		if (isHidden) this.element.scrollLeft += box.left - frame.left - frame.width / 2;
 	}
 
-	/** Pixels that are there for the picture. */
 	#room() {
 		return this.element.clientWidth - MARGIN;
 	}
@@ -190,7 +203,6 @@ export class ModelFlow {
 		);
 	}
 
-	/** First numbers of a vector for each token, as coloured cells. */
 	#drawStrips(band, { left, width }, vectors, name) {
 		const height = Math.max(1.5, Math.min(this.layout.rowHeight - 2, 14));
 		const limit = reachOf(vectors.flat());
@@ -428,69 +440,6 @@ export class ModelFlow {
 		);
 	}
 
-	/** Bars of the next tokens; before an intervention as an outline. */
-	#drawBars() {
-		const { left, top } = this.layout.bars;
-		const tokens = this.view.nextTokens ?? this.pass.next_tokens;
-		return make(
-			"g.next",
-			tokens.length > 0 &&
-				make(
-					"text.band",
-					{ x: left, y: top - 8 },
-					this.view.barsTitle ?? (this.view.canAdd ? "next token: click to add" : "next token"),
-				),
-			tokens.map((token, row) => this.#drawBar(token, row, this.view.canAdd && this.on.nextToken)),
-		);
-	}
-
-	#drawBar({ piece, id, probability }, row, add) {
-		const { left, top, width, labelWidth } = this.layout.bars;
-		const was = this.view.nextTokensBefore?.find((token) => token.id === id)?.probability;
-		const barLeft = left + labelWidth;
-		const barWidth = width - labelWidth - 44;
-		const y = top + row * BAR_HEIGHT;
-		const lengthOf = (value) => Math.max(1.5, barWidth * value);
-		const change = was === undefined ? "" : `, before ${writeNumber(was, 2)}`;
-		const measure = this.view.barsTitle ?? "probability";
-		const bar = make("rect.now", {
-			x: barLeft,
-			y: y + (was === undefined ? 0 : 4),
-			width: lengthOf(probability),
-			height: was === undefined ? 18 : 10,
-			rx: 2,
-		});
-		if (was !== undefined && !prefersStills())
-			bar.animate([{ width: `${lengthOf(was)}px` }, { width: `${lengthOf(probability)}px` }], {
-				duration: 500,
-				easing: "ease-in-out",
-			});
-		return make(
-			"g.bar",
-			{
-				role: "img",
-				tabindex: add ? (row ? -1 : 0) : null,
-				"aria-label": `${piece}: ${measure} ${writeNumber(probability, 2)}${change}${add ? "; add it" : ""}`,
-				...(add ? pressable(() => add(id, piece)) : {}),
-			},
-			make("rect.hit", { x: left, y: y - 3, width, height: 24 }),
-			make(
-				"text.middle",
-				{ x: barLeft - 6, y: y + 9, "text-anchor": "end" },
-				shorten(piece, Math.floor(labelWidth / 6.4)),
-			),
-			was !== undefined && make("rect.was", { x: barLeft, y, width: lengthOf(was), height: 18, rx: 2 }),
-			bar,
-			make(
-				"text.number.middle",
-				{ x: barLeft + lengthOf(Math.max(probability, was ?? 0)) + 6, y: y + 9 },
-				writeNumber(probability, 2),
-			),
-			add && make("title", "Click to add this token to the text"),
-		);
-	}
-
-	/** The maps of all heads, on one canvas below the drawing. */
 	#paintMaps() {
 		const { width, height, bands } = this.layout;
 		const ratio = Math.min(window.devicePixelRatio || 1, 2);
@@ -532,7 +481,6 @@ export class ModelFlow {
 		for (const one of this.svg.querySelectorAll(`[data-token="${name}"], [data-query="${name}"]`))
 			one.classList.add("lit");
 		for (const one of this.svg.querySelectorAll(`[data-key="${name}"]`)) one.classList.add("lit-key");
-		this.on.highlight?.(lit);
 	}
 }
 
@@ -565,7 +513,6 @@ function shorten(piece, most = MAX_PIECE) {
 	return letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : piece;
 }
 
-/** Size of the page's letters, 1 for 16 pixels. */
 const letterScale = () => parseFloat(getComputedStyle(document.documentElement).fontSize) / 16;
 
 /** Attributes of a part that is pressed like a button; `neighbour(key, part)` gives the part that a key leads to. */

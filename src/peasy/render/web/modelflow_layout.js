@@ -1,8 +1,6 @@
 // Layout of a forward pass: where each token, layer and head of a model is drawn. Data in, positions out.
 //
-// Tokens are rows and the layers follow from left to right; on a narrow screen each layer is below the one before. An
-// encoder-decoder has two bands: the encoder above, the decoder below it and to the right, so that cross-attention
-// runs forward.
+// An encoder-decoder has two bands, the decoder below and to the right, so that cross-attention runs forward.
 
 import { clamp, indices } from "./numbers.js";
 
@@ -19,9 +17,9 @@ const COMPACT_GAP = 6;
 const [WIDE_LABEL, NARROW_LABEL] = [110, 90];
 const SMALLEST = { closed: 62, open: 170, next: 210 }; // widths of an attention, where rows mix, and of the next tokens
 const LARGEST = { closed: 150, open: 520, next: 340 };
-const NARROW = { closed: 190, open: 190, next: 250 };
+const NARROW = { closed: 190, open: 190 };
 
-export const BAR_HEIGHT = 26;
+const BAR_HEIGHT = 26;
 
 /**
  * Positions of everything in a forward pass: `{width, height, rowHeight, bands, bars}`. `open` is the opened layer as
@@ -58,23 +56,21 @@ function layOutWith(pass, { open, size = 460, narrow = false, labelWidth = 92, h
 		bands.push(layOutBand(stack, { left, top, rowHeight, open, narrow, sizes }));
 	}
 	const last = bands.at(-1);
-	const barsHeight = (hasBars ?? pass.next_tokens.length > 0) ? NUM_NEXT * BAR_HEIGHT : 0;
-	const place = { width: sizes.next + labelWidth - 92, labelWidth };
-	const bars = narrow
-		? { left: 0, top: last.bottom + FOOTER + 30, ...place }
-		: {
-				left: last.end + 18,
-				top: clamp(last.bottom - barsHeight, last.top + 30, last.top + HEADER + size - barsHeight),
-				...place,
-			};
+	const barsHeight = !narrow && (hasBars ?? pass.next_tokens.length > 0) ? NUM_NEXT * BAR_HEIGHT : 0;
+	const bars = {
+		left: last.end + 18,
+		top: clamp(last.bottom - barsHeight, last.top + 30, last.top + HEADER + size - barsHeight) - 26,
+		width: sizes.next + labelWidth - 92,
+		labelWidth,
+	};
 	return {
 		rowHeight,
 		narrow,
 		bands,
 		bars,
-		barsBottom: bars.top + barsHeight,
+		barsBottom: bars.top + 26 + barsHeight,
 		width: narrow ? Math.max(...bands.map(({ end }) => end)) : bars.left + (barsHeight ? bars.width : 20),
-		height: Math.max(last.bottom + FOOTER, bars.top + barsHeight + 8),
+		height: Math.max(last.bottom + FOOTER, narrow ? 0 : bars.top + barsHeight + 34),
 	};
 }
 

@@ -19,7 +19,6 @@ export const dot = (one, other) => one.reduce((total, value, index) => total + v
 // The largest absolute value, and never 0: to divide by.
 export const reachOf = (values) => Math.max(...values.map(Math.abs), 1e-9);
 
-// An integer with thousands separators.
 export const formatCount = (value) => value.toLocaleString("en");
 
 // A number with this many decimals, by the same rule as render/number.py; null is minus infinity, NaN a masked cell.

@@ -48,7 +48,6 @@ class SavedFlow extends HTMLElement {
 	}
 }
 
-/** The pass with the layers and next tokens that it has without a head. */
 function withoutHead(pass, { next_tokens, layers }) {
 	const replaced = new Map(layers.map((layer) => [layer.layer, layer]));
 	const stacks = pass.stacks.map((stack, at) =>

@@ -38,9 +38,8 @@ function commandHint({ data: { command, rows, down, across, tileSize }, row, map
 }
 
 /**
- * The weights of a row, step by step: `cells` has for each visible key its terms, score, scaled score, biased score,
- * power of e and weight. A score is the sum of its terms: the products of query and key, or with `additive`, a vector
- * v, those of v and tanh(query + key). `sink` is one more score without a key.
+ * The weights of a row, step by step. A score is the sum of its terms: products of query and key, or of the vector
+ * `additive` and tanh(query + key). `sink` is one more score without a key.
  */
 export function calculateRow(inputs) {
 	const { query, keys, visible, softcap, bias, sink, additive } = inputs;
@@ -67,14 +66,15 @@ export function isRight({ cells }, key, given, error = 0) {
 
 /** The arithmetic of one weight of a calculated row as lines of text, by step; only steps that change something. */
 export function linesOf(calculated, key) {
-	const { query, keys, cells, softcap, bias, sink, largest, total, isAdditive } = calculated;
+	const { query, keys, cells, softcap, bias, sink, largest, total, isAdditive, additive } = calculated;
 	const { terms, score, scaled, biased, power, weight } = cells.find((one) => one.key === key);
 	const write = (value) => writeNumber(value, 4);
-	const factors = query.map((q, at) =>
-		isAdditive
-			? `${inParentheses(calculated.additive[at])}·tanh(${write(q)} + ${inParentheses(keys[key][at])})`
-			: `${inParentheses(q)}·${inParentheses(keys[key][at])}`,
-	);
+	const products = isAdditive
+		? writeSum(
+				terms,
+				(at) => `${inParentheses(additive[at])}·tanh(${write(query[at])} + ${inParentheses(keys[key][at])})`,
+			)
+		: writeProducts(query, keys[key]);
 	const scaling = [`scaled = ${writeScaling(calculated, score)}`];
 	if (softcap) {
 		const divided = write(score / calculated.divisor);
@@ -82,7 +82,7 @@ export function linesOf(calculated, key) {
 	}
 	const ofSink = sink === null || sink === undefined ? "" : ` and the sink, e^(${write(sink)} − ${write(largest)})`;
 	return {
-		score: `score = ${isAdditive ? "v · tanh(q + k)" : "q · k"} = ${writeSum(factors, terms)} = ${write(score)}`,
+		score: `score = ${isAdditive ? "v · tanh(q + k)" : "q · k"} = ${products} = ${write(score)}`,
 		scaled: scaling.join("\n"),
 		...(bias && { bias: `${write(scaled)} + bias ${inParentheses(bias[key])} = ${write(biased)}` }),
 		power:
@@ -94,12 +94,17 @@ export function linesOf(calculated, key) {
 	};
 }
 
+export function writeProducts(one, other) {
+	const products = one.map((number, at) => number * other[at]);
+	return writeSum(products, (at) => `${inParentheses(one[at])}·${inParentheses(other[at])}`);
+}
+
 // The largest terms one by one, and the sum of all others.
-export function writeSum(factors, terms) {
+function writeSum(terms, writeTerm) {
 	const order = indices(terms.length);
 	if (order.length > MAX_PRODUCTS) order.sort((one, other) => Math.abs(terms[other]) - Math.abs(terms[one]));
 	const numShown = order.length > MAX_PRODUCTS ? MAX_PRODUCTS - 2 : order.length;
-	const shown = order.slice(0, numShown).map((at) => factors[at]);
+	const shown = order.slice(0, numShown).map(writeTerm);
 	const rest = order.slice(numShown).map((at) => terms[at]);
 	if (rest.length) shown.push(`${inParentheses(sum(rest))} (${rest.length} smaller products)`);
 	return shown.join(" + ");
@@ -113,7 +118,7 @@ function writeScaling({ divisor, query }, score) {
 		: `${write(score)} / ${write(divisor)} = ${write(score / divisor)}`;
 }
 
-export const isRoot = (divisor, dimension) => Math.abs(divisor - Math.sqrt(dimension)) < 1e-4;
+const isRoot = (divisor, dimension) => Math.abs(divisor - Math.sqrt(dimension)) < 1e-4;
 
 export function inParentheses(value) {
 	return value < 0 ? `(${writeNumber(value, 4)})` : writeNumber(value, 4);

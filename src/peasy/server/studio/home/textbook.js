@@ -30,5 +30,4 @@ export function chapterPanel(all, number, open) {
 	);
 }
 
-/** Link to a term of the glossary. */
 export const glossaryLink = (term) => element("a", { href: `glossary?term=${term}` }, term);

@@ -37,7 +37,6 @@ const TOKEN_INTERVAL = 140; // milliseconds between two tokens, slow enough to f
 export class Page {
 	seed = 0;
 	maxTokens = 0;
-	/** @type {string[] | null} */
 	promptPieces;
 	caveat = "";
 	endPiece = "<eos>"; // of models with another one, known when it comes

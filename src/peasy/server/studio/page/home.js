@@ -30,15 +30,12 @@ const SMALL = 3e7; // parameters times letters of the text, up to which picture,
 const COMPARED = ["Our printer switched itself off again.", "The pizza tasted awful.", "The pizza was wonderful."];
 
 export class Page {
-	/** @type {Record<string, any> | null} */
 	base = null;
 	baseKey = "";
 	shownOff = [];
-	/** @type {Record<string, any>[] | undefined} of the textbook */
-	chapters;
-	/** @type {string[]} texts before each token that was added */
-	earlier = [];
-	/** @type {{open: any} | null} another head to open in the next picture */
+	chapters = null; // of the textbook
+	earlier = []; // texts before each token that was added
+	/** @type {any} another head to open in the next picture */
 	opening = null;
 
 	constructor(place, shell) {
@@ -48,7 +45,7 @@ export class Page {
 			head: (open) => this.requestHead(open),
 			onChange: (changes, push) => this.setState(changes, push),
 			rail: () => this.railItems(),
-			nextToken: (_id, piece) => this.addToken(piece),
+			nextToken: (piece) => this.addToken(piece),
 			glossaryLink,
 		});
 		this.book = element("div");
@@ -173,7 +170,7 @@ export class Page {
 		);
 	}
 
-	/** Open the head that matters most, unless another one was chosen meanwhile: the picture can be used already. */
+	/** Open the head that matters most, unless another one was chosen meanwhile. */
 	async findStory(key, isChosen) {
 		const opened = this.view.open;
 		this.view.note = "Looking for the head that matters most …";
@@ -233,7 +230,7 @@ export class Page {
 		];
 	}
 
-	/** Watch a head form: the same picture from each checkpoint of a run that is kept, the last one at first. */
+	/** The same picture from each checkpoint of a run that is kept. */
 	async drawCheckpoints(step) {
 		const steps = (this.steps = this.isRun ? await this.requestSteps() : []);
 		const last = steps.length - 1;
@@ -251,7 +248,6 @@ export class Page {
 		fill(this.checkpoints, last > 0 && control);
 	}
 
-	/** Steps of the kept checkpoints; an imported model has none. */
 	async requestSteps() {
 		try {
 			return (await this.shell.request("runs", { name: this.name })).result.checkpoints;
@@ -261,37 +257,27 @@ export class Page {
 		}
 	}
 
-	/** Ways to hand the picture on: a link, one file without a server, and the line that embeds that file. */
 	share() {
 		const body = this.body({ edit: ablations(this.view.off), gradients: Boolean(this.state.g) });
-		const copyButton = (label, text) =>
-			button(label, async ({ target }) => {
-				await this.shell.copyText(text);
-				target.textContent = "Copied ✓";
-			});
+		const call = `peasy.forward_pass(${JSON.stringify(this.model)}, ${JSON.stringify(this.text)}).widget()`;
 		const frame =
 			'<iframe src="forward-pass.html" width="100%" height="900" title="One sentence through a model"></iframe>';
+		const copy = (label, text, explanation) => {
+			const onClick = async ({ target }) => {
+				await this.shell.copyText(text);
+				target.textContent = "Copied ✓";
+			};
+			return flexRow(button(label, onClick), quiet(explanation));
+		};
 		openDialog(
 			"Share this picture",
 			flexRow(
 				mainButton("Save as one HTML file", () => this.shell.saveFile({ command: "forward-pass", body }, "html")),
 				quiet("Offline and clickable: with the numbers of its heads, and the next token without each of them."),
 			),
-			flexRow(
-				copyButton("Copy the link", location.href),
-				quiet("For this computer: it works whenever the studio runs."),
-			),
-			flexRow(
-				copyButton("Copy the iframe", frame),
-				quiet("A line of HTML that shows the saved file inside a page or a slide in the same folder."),
-			),
-			flexRow(
-				copyButton(
-					"Copy the line for a notebook",
-					`peasy.forward_pass(${JSON.stringify(this.model)}, ${JSON.stringify(this.text)}).widget()`,
-				),
-				quiet("A line of Python that shows this picture in a Jupyter notebook."),
-			),
+			copy("Copy the link", location.href, "For this computer: it works whenever the studio runs."),
+			copy("Copy the iframe", frame, "A line of HTML that shows the saved file in a page or slide beside it."),
+			copy("Copy the notebook line", call, "A line of Python that shows this picture in a notebook."),
 		);
 	}
 
@@ -332,7 +318,6 @@ export class Page {
 		});
 	}
 
-	/** Show the gradients of a training step as the last step of the arithmetic. */
 	async showGradients(isShown) {
 		const { view } = this;
 		this.setState({ g: isShown ? 1 : null, s: isShown ? 5 : null });
@@ -348,7 +333,6 @@ export class Page {
 		return this.load();
 	}
 
-	/** Append a token to the text; earlier rows come from the cache then. */
 	addToken(piece) {
 		if (this.view.pass.stacks.length > 1 || /^<.*>$/.test(piece)) return undefined;
 		if (!this.isCurrent()) return this.load();
@@ -367,7 +351,6 @@ export class Page {
 		return this.load();
 	}
 
-	/** Next-token probabilities at another temperature. */
 	async warm(temperature) {
 		this.temperature = temperature;
 		await this.shell.attempt(async () => {
@@ -378,8 +361,7 @@ export class Page {
 				id,
 				probability: adjusted_probability,
 			}));
-			const { flow, warmed, pass, base } = this.view;
-			flow.show(pass, { ...flow.view, nextTokens: warmed, nextTokensBefore: base.next_tokens });
+			this.view.drawAnswer();
 		});
 	}
 

@@ -39,7 +39,6 @@ const EXAMPLES = {
 
 export class Page {
 	name = "";
-	/** @type {any} */
 	card;
 
 	constructor(place, shell) {

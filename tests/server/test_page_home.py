@@ -319,6 +319,52 @@ def test_one_more_token_grows_the_text_and_marks_cached_rows(home):
     assert page.locator("ol.candidates").count() == 0
 
 
+def test_the_sentence_is_about_the_token_that_is_chosen(home):
+    window = home("/")
+    page = window.page
+    story = page.locator(".story")
+    page.locator('.token[data-token="decoder:4"]').click()
+    window.wait_until_idle()
+    shown = re.fullmatch(r"Head 0 of layer 1 looks from out back to The \(weight ([\d.]+)\)\. .*", story.inner_text())
+    listed = page.locator(".zoom-row .key[aria-pressed=true]").get_attribute("aria-label")
+    assert listed.startswith(f"The: weight {shown[1]}")
+    page.locator('.token[data-token="decoder:9"]').click()
+    assert story.inner_text().startswith(
+        "Head 0 of layer 1 looks from it back to pizza (weight 1.00). Without this head"
+    )
+    page.locator(".zoom-steps").get_by_role("button", name="softmax").click()
+    page.get_by_role("button", name="See where it matters").click()
+    assert "from it" not in story.inner_text()
+    page.get_by_role("button", name="Back to ·it → ·pizza").click()
+    assert story.inner_text().startswith(told)
+
+
+def test_a_next_token_says_that_it_is_added_and_can_be_taken_back(home):
+    window = home("/")
+    page = window.page
+    answer = page.locator(".answer")
+    assert answer.inner_text().startswith("next token: click to add")
+    assert page.get_by_role("button", name="What does “it” mean?").get_attribute("aria-pressed") == "true"
+    answer.get_by_role("button", name="·tasted").click()
+    page.locator(".flow .token.cached").first.wait_for()
+    window.wait_until_idle()
+    assert window.state["t"].endswith("and it tasted")
+    assert page.get_by_role("button", name="What does “it” mean?").get_attribute("aria-pressed") == "false"
+    page.get_by_role("button", name="Undo").click()
+    window.wait_until_idle()
+    assert page.locator(".flow .token.cached").count() == page.get_by_role("button", name="Undo").count() == 0
+    assert page.locator(".story").inner_text().startswith("Head 0 of layer 1 looks from it back to pizza")
+
+
+def test_gradients_are_not_asked_of_a_model_that_guesses_nothing_and_unknown_words_are_named(home):
+    window = home("/home?m=sentences&t=My+phone+broke&g=1&s=5")
+    page = window.page
+    page.get_by_text("The mean of all rows is the vector").wait_for()
+    assert page.locator(".zoom-steps li").count() == 5
+    window.open("/home?m=repeats&t=The+pizza+came")
+    page.get_by_text("tokens are <unk>, words that this model does not know").wait_for()
+
+
 def test_a_picture_stays_true_after_failed_requests_and_is_drawn_when_they_succeed(home):
     """A text or an ablation without its numbers neither changes captions nor mixes with the picture that is there."""
     window = home("/home?m=stories&t=The+pizza+came+out+of+the+oven+and+it")

@@ -366,7 +366,8 @@ export class Page {
 	}
 
 	async drawBook() {
-		if (this.state.ch) this.chapters ??= (await this.shell.request("textbook")).result.chapters;
+		if (this.state.ch)
+			this.chapters ??= (await this.shell.attempt(() => this.shell.request("textbook")))?.result.chapters;
 		const number = Number(this.state.ch ?? 0) - 1;
 		const open = (chapter) => this.openChapter(chapter);
 		const isOpen = Boolean(this.chapters?.[number]);
@@ -378,7 +379,7 @@ export class Page {
 		this.setState({ ch: number < 0 ? null : String(number + 1) }, true);
 		await this.drawBook();
 		const { view } = this;
-		if (number < 0 || !view.pass) return;
+		if (number < 0 || !view.pass || !this.chapters) return;
 		const { step, layer, ownKey, cached, gradients } = this.chapters[number];
 		const place = this.base.story ?? view.open;
 		const { layers, tokens } = view.stackOf(place.stack);

@@ -346,7 +346,7 @@ def _formula(
     if isinstance(model, RecurrentTranslator):
         of = model.attention
         captions = attention_captions(Additive(of.query, of.key, of.sum), softmax, has_mask=False)
-        projected = {"query": steps["query"].float() @ of.query.float(), "key": steps["key"].float() @ of.key.float()}
+        projected = dict(zip(("query", "key"), of.project(steps["query"], steps["key"]), strict=True))
         return steps | projected, {"additive": tuple(of.sum.tolist()), "captions": _captions(captions)}
     assert inputs is not None, "all other models attend by scaled dot products"
     mask, sinks, softcap = inputs.attention_mask, inputs.sinks, inputs.softcap

@@ -103,6 +103,10 @@ class AdditiveAttention(nn.Module):
         scoring = Additive(self.query, self.key, self.sum * 0 if uniform else self.sum)
         return attend(query, keys, keys, mask=mask, scoring=scoring)
 
+    def project(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+        """Return W q and U k in float32."""
+        return query.float() @ self.query.float(), key.float() @ self.key.float()
+
     def summary(self) -> str:
         """Return a one-line summary."""
         return f"1 head, v · tanh(W q + U k), width {len(self.sum)}"

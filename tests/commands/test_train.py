@@ -192,6 +192,16 @@ def test_lr_batch_size_and_config_change_the_recipe(place):
         small("gpt", "lines.txt", "three", config="list.json")
 
 
+def test_the_recipe_of_a_run_trains_the_same_model(place):
+    first = small("gpt", "lines.txt", "one")
+    recipe = first.folder / "recipe.json"
+    again = train("gpt", config=recipe, run="two")  # data, size, seed and steps are in the file
+    assert again.facts().sha256 == first.facts().sha256
+    assert train("gpt", config=recipe, dry_run=True).numbers["steps"] == 3
+    assert train("gpt", config=recipe, run="two", resume=True).facts().step == 3
+    assert train("gpt", config=recipe, seed=8, run="three").facts().sha256 != first.facts().sha256
+
+
 def test_a_dry_run_is_a_plan(place):
     result = small("gpt", "lines.txt", dry_run=True, batch_size=4, lr=0.1)
     assert isinstance(result, PlanResult)

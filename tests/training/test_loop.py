@@ -312,23 +312,63 @@ def test_long_run_saves_without_request(make_spec, finish, monkeypatch):
     assert len([event for event in events if isinstance(event, Saved)]) > 2
 
 
-def test_early_stopping_ends_a_run_that_no_longer_improves(make_spec, finish, monkeypatch):
-    losses = iter([3.0, 2.0, 2.5, 2.1, 1.0, 1.0, 1.0])
+SCRIPTED_LOSSES = [3.0, 2.0, 2.5, 2.1, 1.0, 1.0, 1.0]
+EARLY = {"steps": 14, "num_validations": 7, "num_saves": 1, "num_samplings": 0, "keep_checkpoints": 1, "patience": 2}
+
+
+@pytest.fixture
+def scripted_validation(monkeypatch):
+    """Every second step is validated, with the losses above."""
     original = loop._validate
 
-    def scripted(*args, **kwargs):
-        return replace(original(*args, **kwargs), loss=next(losses))
+    def scripted(spec, learner, progress, *args, **kwargs):
+        validated = original(spec, learner, progress, *args, **kwargs)
+        return replace(validated, loss=SCRIPTED_LOSSES[progress.step // 2 - 1])
 
     monkeypatch.setattr(loop, "_validate", scripted)
-    events = finish(make_spec(steps=14, num_validations=7, num_saves=1, num_samplings=0, patience=2))
-    validated = [event.loss for event in events if isinstance(event, Validated)]
-    assert validated == [3.0, 2.0, 2.5, 2.1]
-    assert isinstance(events[-1], Finished)
+
+
+def checkpoint_names(spec) -> list[str]:
+    return sorted(folder.name for folder in (spec.run / "checkpoints").glob("step-*"))
+
+
+@pytest.mark.usefixtures("scripted_validation")
+def test_early_stopping_ends_a_run_that_no_longer_improves(make_spec, finish):
+    spec = make_spec(**EARLY)
+    events = finish(spec)
+    assert [event.loss for event in events if isinstance(event, Validated)] == [3.0, 2.0, 2.5, 2.1]
+    last = events[-1]
+    assert isinstance(last, Finished)
+    assert (last.step, last.best_step, last.best_loss) == (8, 4, 2.0)
+    assert checkpoint_names(spec) == ["step-000004", "step-000008"]  # the best one, beside the newest
+    assert is_intact(last.folder)
+    assert last.folder.name == "step-000008"
+
+
+@pytest.mark.usefixtures("scripted_validation")
+@pytest.mark.parametrize("cut", [3, 4, 5, 7])
+def test_early_stopping_remembers_validations_before_an_interruption(make_spec, finish, outcome, cut):
+    whole = make_spec("whole", **EARLY)
+    finish(whole)
+    stop_at(make_spec("cut", **EARLY), cut)
+    again = make_spec("cut", **EARLY)
+    events = finish(again)
     assert events[-1].step == 8
-    assert is_intact(events[-1].folder)
-    assert events[-1].folder.name == "step-000008"
+    assert outcome(again.run) == outcome(whole.run)
+    assert "step-000004" in checkpoint_names(again)
+
+
+@pytest.mark.usefixtures("scripted_validation")
+def test_a_run_that_stopped_early_goes_on_with_more_patience_only(make_spec, finish):
+    finish(make_spec(**EARLY))
+    assert [event.event for event in finish(make_spec(**EARLY))] == ["started", "finished"]
+    events = finish(make_spec(**EARLY | {"patience": 3}))
+    assert [event.loss for event in events if isinstance(event, Validated)] == [1.0, 1.0, 1.0]
+    assert (events[-1].step, events[-1].best_step) == (14, None)  # it ended with its budget
 
 
 def test_without_patience_the_budget_is_used(make_spec, finish):
-    events = finish(make_spec(steps=14, num_validations=7, num_saves=1, num_samplings=0))
-    assert events[-1].step == 14
+    spec = make_spec(steps=14, num_validations=7, num_saves=7, num_samplings=0, keep_checkpoints=1)
+    events = finish(spec)
+    assert (events[-1].step, events[-1].best_step) == (14, None)
+    assert checkpoint_names(spec) == ["step-000014"]

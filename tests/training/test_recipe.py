@@ -48,6 +48,16 @@ def test_steps_replace_minutes():
     assert (make_recipe("gpt").steps, make_recipe("gpt").minutes) == (None, 3.0)
     assert (make_recipe("gpt", steps=5).steps, make_recipe("gpt", steps=5).minutes) == (5, None)
     assert make_recipe("gpt", settings={"steps": 5}).minutes is None
+    assert make_recipe("gpt", settings={"minutes": 2}, steps=5).minutes is None
+    assert make_recipe("gpt", settings={"steps": 5, "minutes": None}, minutes=1.5).steps is None
+
+
+def test_size_and_kind_of_the_settings():
+    assert make_recipe("gpt", settings={"preset": "tiny"}) == make_recipe("gpt", "tiny")
+    assert make_recipe("gpt", "small", {"preset": "tiny"}) == make_recipe("gpt")
+    with pytest.raises(InvalidInput, match="are those of rnn") as error:
+        make_recipe("gpt", settings={"model_kind": "rnn"})
+    assert error.value.hint == "Write: peasy train rnn"
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,15 @@ class TrainProgress:
                 rate, left = f"{event.tokens_per_second:,.0f} tokens/s", format_duration(event.eta_seconds)
                 self.line.update(f"step {event.step:,} · loss {event.loss:.3f}{validation} · {rate} · {left} left")
             case Finished():
-                self.line.print(f"finished after {event.step:,} steps in {format_duration(event.elapsed_seconds)}")
+                self.line.print(_finished_line(event))
+
+
+def _finished_line(event: Finished) -> str:
+    line = f"finished after {event.step:,} steps in {format_duration(event.elapsed_seconds)}"
+    if event.best_step is None:
+        return line
+    kept = f"{event.folder.parent.parent.name}@{event.best_step}"
+    return f"{line}: early stopping; the lowest validation loss, {event.best_loss:.4f}, is that of {kept}"
 
 
 def _start_line(event: Started) -> str:

@@ -73,7 +73,7 @@ def plan(
     kind: str,
     data: DataSource | None = None,
     *,
-    preset: ModelSize = "small",
+    preset: ModelSize | None = None,
     minutes: float | None = None,
     steps: int | None = None,
     seed: int | None = None,
@@ -96,7 +96,7 @@ def plan(
     Args:
         kind: Model kind: gpt, encoder, translator, ...; for other hardware also a known model such as gpt2.
         data: Built-in dataset (see peasy data), file, folder, or several files.
-        preset: Size of the model.
+        preset: Size of the model; default: small.
         minutes: Training time.
         steps: Number of training steps, instead of minutes.
         lr: Learning rate: the setting optimizer.lr.
@@ -131,7 +131,7 @@ def plan(
 
 
 def _measure(
-    kind: str, preset: str, changes: JsonDict, budget: Mapping[str, float | None], data: DataSource, device: str
+    kind: str, preset: str | None, changes: JsonDict, budget: Mapping[str, float | None], data: DataSource, device: str
 ) -> PlanResult:
     from peasy.training.recipe import make_recipe
     from peasy.training.setup import resolve_setup
@@ -146,7 +146,7 @@ def _measure(
 
 
 def _calculate(
-    kind: str, preset: str, changes: JsonDict, budget: Mapping[str, float | None], machine: "Hardware"
+    kind: str, preset: str | None, changes: JsonDict, budget: Mapping[str, float | None], machine: "Hardware"
 ) -> PlanResult:
     """Plan for another machine by formulas alone; `kind` may also be a known model, such as gpt2."""
     from peasy.models.build import build
@@ -160,7 +160,8 @@ def _calculate(
     else:
         recipe = make_recipe(kind, preset, changes, **budget)
         overrides = {"vocab_size": recipe.tokenizer.vocab_size} if recipe.tokenizer.vocab_size else {}
-        name, config = f"{kind} {preset}", models.preset(f"{kind}-{preset}", **overrides | dict(recipe.model))
+        name = f"{kind} {recipe.preset}"
+        config = models.preset(f"{kind}-{recipe.preset}", **overrides | dict(recipe.model))
         optimizer, batch_size, seq_len = recipe.optimizer, recipe.batch_size, recipe.seq_len
     sizes = ModelSizes.of(build(config, seed=None), optimizer)
     context = config.max_seq_len or seq_len

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from peasy.training.recipe import Recipe
     from peasy.training.setup import PretrainedModel, RunSetup
 
-_RESUMABLE = ("steps", "minutes", "parallel")
+_RESUMABLE = ("steps", "minutes", "parallel", "patience")
 """Settings that may change when a run is resumed."""
 _DATA_HINT = "For example: --data stories. See all: peasy data"
 
@@ -88,6 +88,7 @@ def train_events(
     options: JsonDict = {"preset": preset, "steps": steps, "minutes": minutes, "seed": seed, "init_from": start}
     given = {key: value for key, value in options.items() if value is not None}
     changes = recipe_changes(settings, config=config, lr=lr, batch_size=batch_size)
+    data = data if data is not None else changes.pop("data", None) or None
     request = _TrainRequest(kind, data, given, changes)
     if num_processes in (None, 1) and not is_distributed():
         spec = request.open(_run_folder(run), choose_device(device), resume, progress)
@@ -197,10 +198,12 @@ def _plan_run(kind: str, data: DataSource | None, options: TrainOptions) -> Plan
         flag = f"--{unsupported[0].replace('_', '-')}"
         raise UsageError(f"A dry run does not support {flag}.", hint=f"Leave out {flag} or --dry-run.")
     if data is None:
+        data = recipe_changes(options.get("settings"), config=options.get("config")).get("data")
+    if not data:
         raise UsageError("Training needs data.", hint=_DATA_HINT)
-    names = ("minutes", "steps", "seed", "device", "lr", "batch_size", "config", "settings")
+    names = ("preset", "minutes", "steps", "seed", "device", "lr", "batch_size", "config", "settings")
     given: JsonDict = {name: options.get(name) for name in names if name in options}
-    return plan(kind, data, preset=options.get("preset") or "small", **given)
+    return plan(kind, data, **given)
 
 
 class _TrainRequest(Record):
@@ -230,7 +233,7 @@ class _TrainRequest(Record):
         given = dict(self.given)
         corpus = open_training_data(self.kind, self.data, self.settings.get("data_options", {}))
         settings = with_suggested_settings(self.kind, corpus, self.settings)
-        recipe = make_recipe(self.kind, given.pop("preset", "small"), settings, data=_data_name(self.data), **given)
+        recipe = make_recipe(self.kind, given.pop("preset", None), settings, data=_data_name(self.data), **given)
         pretrained = _load_pretrained(recipe)
         setup = resolve_setup(recipe, corpus, pretrained, device)
         spec = _make_spec(folder, setup, corpus, pretrained, device, progress)
@@ -268,8 +271,10 @@ class _TrainRequest(Record):
         """Return the command line of another process of this run; it reads all other settings from the run's folder."""
         settings = {**self.settings, **self.given}
         budget = [word for key in ("steps", "minutes") if key in settings for word in (f"--{key}", str(settings[key]))]
-        parallel = ["--set", f"parallel={settings['parallel']}"] if "parallel" in settings else []
-        return [sys.executable, "-m", "peasy", "train", self.kind, "--quiet", "--device", device, *budget, *parallel]
+        changed = [key for key in ("parallel", "patience") if key in settings]
+        texts = ["null" if settings[key] is None else settings[key] for key in changed]
+        changes = [word for key, text in zip(changed, texts, strict=True) for word in ("--set", f"{key}={text}")]
+        return [sys.executable, "-m", "peasy", "train", self.kind, "--quiet", "--device", device, *budget, *changes]
 
 
 def _make_spec(

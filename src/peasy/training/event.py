@@ -73,7 +73,10 @@ class Saved:
 
 @dataclass(frozen=True)
 class Finished:
-    """The budget is used up; the last checkpoint holds the trained model."""
+    """The budget is used up; the last checkpoint holds the trained model.
+
+    After early stopping, `best_step` is the step of the lowest validation loss, `best_loss`; its checkpoint is kept.
+    """
 
     event: ClassVar[str] = "finished"
     step: int
@@ -83,6 +86,8 @@ class Finished:
     validation_loss: float | None
     tokens: int
     elapsed_seconds: float
+    best_step: int | None = None
+    best_loss: float | None = None
 
 
 Event = Started | TrainStep | Validated | Sampled | Saved | Finished

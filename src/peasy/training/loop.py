@@ -83,7 +83,9 @@ def train(spec: TrainSpec) -> Iterator[Event]:
 def make_checkpointer(spec: TrainSpec, newest: Path | None) -> Checkpointer:
     """Return the checkpointer of a run whose model has just been restored from its `newest` checkpoint, if any."""
     sha256 = "" if newest is None else weights_hash(spec.model.state_dict())
-    return Checkpointer(spec.run, spec.recipe.keep_checkpoints, spec.tokenizer, spec.target_tokenizer, newest, sha256)
+    recipe, tokenizers = spec.recipe, (spec.tokenizer, spec.target_tokenizer)
+    keep_best = recipe.patience is not None
+    return Checkpointer(spec.run, recipe.keep_checkpoints, *tokenizers, newest, sha256, keep_best)
 
 
 class TrainLoop:
@@ -104,11 +106,10 @@ class TrainLoop:
             batch_size, seq_len = recipe.batch_shape(1.0)
             steps = max(1, spec.data_loader.num_samples(seq_len) // batch_size)
         self.budget = Budget(steps, recipe.minutes, spent=progress.elapsed, clock=spec.clock)
-        self.fraction_done = self.budget.progress(progress.step)
+        self.fraction_done = 1.0 if self._has_converged() else self.budget.progress(progress.step)
         self.seconds_per_step, self.last_save_time = 0.0, self.budget.elapsed
         self.loss: float | None = None
         self.validation_loss: float | None = None
-        self.losses = list[float]()  # of the validations since the run was started or resumed
 
     def events(self) -> Iterator[Event]:
         """Yield all events until the budget is used up, or the run is stopped."""
@@ -147,20 +148,22 @@ class TrainLoop:
         recipe, before = self.spec.recipe, self.fraction_done
         yield self._train_step(before)
         after, last = self.fraction_done, self.fraction_done >= 1.0
+        is_best = False
         if due(recipe.num_validations, before, after):
             validated = _validate(self.spec, self.learner, self.progress, self.budget, last=last)
             if validated is not None:
                 self.validation_loss = validated.loss
-                self.losses.append(validated.loss)
+                self.progress = self.progress.with_validation(validated.loss)
+                is_best = recipe.patience is not None and self.progress.num_worse == 0
                 yield validated
-                if _has_converged(self.losses, recipe.patience):
+                if self._has_converged():
                     self.fraction_done, last = 1.0, True
         if self.spec.sample_fn is not None and due(recipe.num_samplings, before, after):
             yield _sample(self.learner, self.spec.sample_fn, self.progress.step)
         save_due = due(recipe.num_saves, before, after)
         if save_due:
             self._write_snapshot()
-        if save_due or last or self.budget.elapsed - self.last_save_time > _MAX_SAVE_INTERVAL:
+        if save_due or last or is_best or self.budget.elapsed - self.last_save_time > _MAX_SAVE_INTERVAL:
             yield self._save()
 
     def _train_step(self, fraction_before: float) -> TrainStep:
@@ -179,7 +182,10 @@ class TrainLoop:
         self.loss, grad_norm = self.learner.step(micro_batches, progress.step + 1, lr_scale)
         tokens = batch["ids"].numel() + (batch["source"].numel() if "source" in batch else 0)
         elapsed, step = self.budget.elapsed, progress.step + 1
-        self.progress = Progress(step, position + batch_size, seq_len, progress.tokens + tokens, elapsed)
+        self.progress = replace(
+            progress, step=step, samples=position + batch_size, seq_len=seq_len, tokens=progress.tokens + tokens,
+            elapsed=elapsed,
+        )  # fmt: skip
         self.fraction_done = self.budget.progress(step)
         seconds = max(spec.clock() - start, 1e-9)
         self.seconds_per_step = 0.9 * self.seconds_per_step + 0.1 * seconds if self.seconds_per_step else seconds
@@ -187,6 +193,11 @@ class TrainLoop:
             step, self.loss, recipe.optimizer.lr * lr_scale, grad_norm, self.progress.tokens,
             tokens / self.seconds_per_step, elapsed, self.budget.seconds_left(step, self.seconds_per_step),
         )  # fmt: skip
+
+    def _has_converged(self) -> bool:
+        """Return whether early stopping ends the run: too many validations since the one with the lowest loss."""
+        patience = self.spec.recipe.patience
+        return patience is not None and self.progress.num_worse >= patience
 
     def _write_snapshot(self, stopped: bool = False) -> None:
         """Record the attention of the tracked sentence, if any; `stopped` marks the snapshot of an interrupted run."""
@@ -208,16 +219,8 @@ class TrainLoop:
         progress, newest = self.progress, self.checkpointer.newest
         assert newest is not None, "the last step is always saved"
         facts = (self.checkpointer.sha256, self.loss, self.validation_loss, progress.tokens, self.budget.elapsed)
-        return Finished(progress.step, newest, *facts)
-
-
-def _has_converged(losses: Sequence[float], patience: int | None) -> bool:
-    """Return whether the last `patience` validations are no better than the best one before them.
-
-    >>> _has_converged([3.0, 2.0, 2.1, 2.0], 2), _has_converged([3.0, 2.0, 2.1, 1.9], 2)
-    (True, False)
-    """
-    return patience is not None and len(losses) > patience and min(losses[-patience:]) >= min(losses[:-patience])
+        best = (progress.best_step, progress.best_loss) if self._has_converged() else (None, None)
+        return Finished(progress.step, newest, *facts, *best)
 
 
 @torch.no_grad()  # not inference_mode: FSDP gathers weights in here, and trains with them afterwards

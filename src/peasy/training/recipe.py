@@ -98,7 +98,8 @@ class Recipe(BoundedSettings):
     validation_tokens: Annotated[int, Ge(1)] = 20_000
     """Tokens per validation; the last one may use more."""
     patience: Annotated[int, Ge(1)] | None = None
-    """Early stopping: the run ends after this many validations without a lower loss; null: it uses its budget."""
+    """Early stopping: the run ends after this many validations without a lower loss, and the checkpoint with the lowest
+    one is kept; null: it uses its budget."""
     num_samplings: Annotated[int, Ge(0)] = 5
     """How often texts are sampled from the model per run, evenly spaced."""
     num_saves: Annotated[int, Ge(0)] = 10
@@ -129,9 +130,12 @@ class Recipe(BoundedSettings):
 
 
 def make_recipe(
-    kind: str, preset: str = "small", settings: Mapping[str, Any] | None = None, **overrides: Any
+    kind: str, preset: str | None = None, settings: Mapping[str, Any] | None = None, **overrides: Any
 ) -> Recipe:
     """Return the recipe of a model kind and size, changed by `settings` and by `overrides` that are not None.
+
+    The size is `preset`, else that of the settings, else small. A budget in steps replaces one in minutes, and the
+    other way round.
 
     >>> make_recipe("gpt", "tiny", {"optimizer": {"lr": 0.01}}, steps=100).optimizer.lr
     0.01
@@ -139,18 +143,22 @@ def make_recipe(
     if kind not in MODEL_KINDS:
         hint = did_you_mean(kind, MODEL_KINDS) or f"Known: {', '.join(MODEL_KINDS)}."
         raise NotFound(f'There is no model kind "{kind}".', hint=hint)
+    settings = settings or {}
+    preset = str(preset or settings.get("preset") or "small")
+    if (meant := settings.get("model_kind", kind)) != kind:
+        raise InvalidInput(f"The settings are those of {meant}, not of {kind}.", hint=f"Write: peasy train {meant}")
     sizes = [size for size in MODEL_SIZES if f"{kind}-{size}" in {known.name for known in model_presets()}]
     if preset not in sizes:
         raise NotFound(f'{kind} has no preset "{preset}".', hint=f"There are {', '.join(sizes)}.")
-    _check_setting_names(kind, preset, settings or {})
+    _check_setting_names(kind, preset, settings)
     presets = _recipe_presets()[kind]
     data: JsonDict = {key: value for key, value in presets.items() if key not in MODEL_SIZES}
-    data = merge_settings(merge_settings(data, presets.get(preset, {})), settings or {})
-    overrides = {key: value for key, value in overrides.items() if value is not None}
-    explicit = {**(settings or {}), **overrides}
-    if "steps" in explicit and "minutes" not in explicit:  # an explicit budget replaces the preset's
-        data.pop("minutes", None)
-    return config.read(Recipe, data | overrides | {"model_kind": kind, "preset": preset}, where="recipe")
+    for level in (presets.get(preset, {}), settings, {key: v for key, v in overrides.items() if v is not None}):
+        budgets = [name for name in ("steps", "minutes") if level.get(name) is not None]
+        if len(budgets) == 1:
+            data |= {"steps": None, "minutes": None}
+        data = merge_settings(data, level)
+    return config.read(Recipe, data | {"model_kind": kind, "preset": preset}, where="recipe")
 
 
 _MEANINGS = {

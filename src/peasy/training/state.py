@@ -8,7 +8,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -36,18 +36,33 @@ _STATE_FILE, _PROGRESS_FILE = "state.safetensors", "state.json"
 
 @dataclass(frozen=True)
 class Progress:
-    """Progress of a run: steps, samples (of `seq_len` tokens), tokens, seconds."""
+    """Progress of a run: steps, samples (of `seq_len` tokens), tokens, seconds; the validation with the lowest loss.
+
+    `num_worse` counts the validations after that one.
+    """
 
     step: int = 0
     samples: int = 0
     seq_len: int = 0
     tokens: int = 0
     elapsed: float = 0.0
+    best_loss: float | None = None
+    best_step: int | None = None
+    num_worse: int = 0
+
+    def with_validation(self, loss: float) -> "Progress":
+        """Return the progress after a validation."""
+        if self.best_loss is None or loss < self.best_loss:
+            return replace(self, best_loss=loss, best_step=self.step, num_worse=0)
+        return replace(self, num_worse=self.num_worse + 1)
 
 
 @dataclass
 class Checkpointer:
-    """Writes the checkpoints of a run; `newest` is the last one, `sha256` the hash of its weights."""
+    """Writes the checkpoints of a run; `newest` is the last one, `sha256` the hash of its weights.
+
+    `keep_best` keeps also the one with the lowest validation loss.
+    """
 
     run: Path
     keep: int
@@ -55,6 +70,7 @@ class Checkpointer:
     target_tokenizer: Tokenizer | None = None
     newest: Path | None = None
     sha256: str = ""
+    keep_best: bool = False
 
     def save(self, learner: Learner, progress: Progress) -> Saved:
         """Write the checkpoint of a step; with several processes, one of them writes and all wait for it."""
@@ -69,7 +85,7 @@ class Checkpointer:
         return Saved(progress.step, self.newest, self.sha256)
 
     def _write(self, target: Path, model: Model, optimizer_state: Mapping[str, Tensor], progress: Progress) -> None:
-        """Write a checkpoint; once it is on disk, delete all but the newest `keep`."""
+        """Write a checkpoint; once it is on disk, delete all but the newest `keep`, and the best one if asked for."""
         check_weights_finite(model, progress.step)
         for name, tensor in optimizer_state.items():
             check_finite(tensor, name, "The optimizer's tensor ")
@@ -85,7 +101,8 @@ class Checkpointer:
             message = f"{error.message.rstrip('.')}; {needed:,} bytes are needed."
             hint = "Earlier checkpoints are untouched. Free disk space, then continue with --resume."
             raise ResourceUnavailable(message, hint=hint) from error
-        for folder in list_checkpoints(self.run)[self.keep :]:
+        best = f"step-{progress.best_step or 0:06}" if self.keep_best else ""
+        for folder in (old for old in list_checkpoints(self.run)[self.keep :] if old.name != best):
             shutil.rmtree(set_aside(folder, "old"), ignore_errors=True)
 
 

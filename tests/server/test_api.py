@@ -2,14 +2,19 @@
 
 import io
 import json
+from dataclasses import replace
 
 import numpy as np
 import pydantic
 import pytest
+from fastapi.testclient import TestClient
+from tests.server.tiny_server import LOCAL
 
 import peasy
 from peasy.commands.tokenize import TokenizeResult
 from peasy.render.json import to_plain
+from peasy.server.app import build_app
+from peasy.server.model_registry import ModelRegistry
 from peasy.server.openai_schema import ChatBody, CompletionBody, EmbeddingBody
 
 
@@ -234,9 +239,16 @@ def test_unknown_fields_and_malformed_bodies_are_refused(client):
     assert found.status_code == 400
     assert found.json() == {
         "ok": False,
-        "error": {"code": "malformed", "message": "decimal: Extra inputs are not permitted.", "hint": None},
+        "error": {
+            "code": "malformed", "message": "decimal: Extra inputs are not permitted.",
+            "hint": "Did you mean decimals?",
+        },
         "exit": 4,
-    }
+    }  # fmt: skip
+    found = client.post("/v1/completions", json={"model": "writer", "prompt": "a", "max_new_tokens": 3}).json()
+    assert found["error"]["message"].endswith("Extra inputs are not permitted. Did you mean max_tokens?")
+    found = client.post("/v1/completions", json={"model": "writer", "prompt": "a", "xyz": 3}).json()
+    assert found["error"]["message"] == "xyz: Extra inputs are not permitted."
     assert post(client, "generate", model="writer", prompt="a", max_tokens="5").status_code == 400
     for torn in (b"{" * 100_000, b"[" * 100_000, b'{"source": "a', b"\xff", b"1e999", b'"\\ud800"', b"null", b""):
         found = client.post("/api/explain", content=torn, headers={"content-type": "application/json"})
@@ -321,8 +333,38 @@ def test_tokenize_and_detokenize(client, folders):
     tokenizer = peasy.load(folders[0]).require_tokenizer()
     answer = client.post("/tokenize", json={"model": folders[0].name, "prompt": "the pizza"}).json()
     assert answer["tokens"] == tokenizer.encode_ids("the pizza")
-    assert answer["count"] == len(answer["tokens"])
+    assert (answer["count"], answer["token_strs"]) == (len(answer["tokens"]), None)
     back = client.post("/detokenize", json={"model": folders[0].name, "tokens": answer["tokens"]}).json()
-    assert back["prompt"] == tokenizer.decode(answer["tokens"])
+    assert back["prompt"] == tokenizer.decode(answer["tokens"], keep_special_tokens=True)
+    body = {"model": folders[0].name, "prompt": "the pizza", "add_special_tokens": False, "return_token_strs": True}
+    answer = client.post("/tokenize", json=body).json()
+    assert answer["tokens"] == tokenizer.encode_ids("the pizza", add_special_tokens=False)
+    assert answer["token_strs"] == [tokenizer.token(id) for id in answer["tokens"]]
     for unknown in (-1, 10**6):
         assert client.post("/detokenize", json={"model": folders[0].name, "tokens": [unknown]}).status_code == 400
+
+
+def test_tokenize_messages_and_keep_special_tokens(folders):
+    loaded = peasy.load(folders[1])
+    template = "{% for m in messages %}{{ m.content }}{% endfor %}{% if add_generation_prompt %} hello{% endif %}"
+    talker = replace(loaded, tokenizer=loaded.require_tokenizer().with_chat_template(template))
+    messages = {"messages": [{"role": "user", "content": "the pizza"}]}
+    eos = talker.tokenizer.special_tokens.eos
+    with TestClient(build_app(ModelRegistry([talker]), pages=False), base_url=LOCAL) as client:  # it needs no name
+        opened = client.post("/tokenize", json=messages).json()["tokens"]
+        closed = client.post("/tokenize", json=messages | {"add_generation_prompt": False}).json()["tokens"]
+        plain = client.post("/tokenize", json={"prompt": "the pizza hello"}).json()["tokens"]
+        text = client.post("/detokenize", json={"tokens": [*closed, eos]}).json()["prompt"]
+    assert opened == talker.encode_chat(messages["messages"]) == plain
+    assert closed == talker.encode_chat(messages["messages"], add_generation_prompt=False) != opened
+    assert text == "the pizza" + talker.tokenizer.token(eos)
+
+
+def test_token_routes_answer_errors_as_openai_does(client):
+    several = client.post("/tokenize", json={"prompt": "the pizza"})
+    assert several.status_code == 400
+    assert several.json()["error"]["type"] == "invalid_request_error"
+    assert "talker" in several.json()["error"]["message"]
+    for body in ({}, {"prompt": "a", "messages": [{"role": "user", "content": "a"}]}):
+        found = client.post("/tokenize", json={"model": "writer"} | body).json()
+        assert "one of them" in found["error"]["message"]

@@ -85,12 +85,14 @@ class ModelBundle:
         """Encode a text as `encode_prompt` does, with the pieces and their places in the text."""
         return self.require_tokenizer().encode(text, add_special_tokens=add_special_tokens)
 
-    def encode_chat(self, messages: "Sequence[ChatMessage]") -> list[int]:
+    def encode_chat(self, messages: "Sequence[ChatMessage]", *, add_generation_prompt: bool = True) -> list[int]:
         """Encode a conversation: the chat template writes the special tokens itself."""
         from peasy.tokenization.chat_template import apply_chat_template
 
         self.require_chat_template()
-        return self.encode_prompt(apply_chat_template(self.require_tokenizer(), messages), add_special_tokens=False)
+        tokenizer = self.require_tokenizer()
+        text = apply_chat_template(tokenizer, messages, add_generation_prompt=add_generation_prompt)
+        return self.encode_prompt(text, add_special_tokens=False)
 
     def require_chat_template(self) -> None:
         """Raise if the model was not trained for conversation."""

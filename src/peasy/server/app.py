@@ -7,7 +7,7 @@ interactive with the modules of `/web/render/`) and `arithmetic` (by cell); with
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -15,7 +15,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from peasy import __version__
-from peasy.errors import NotFound, PeasyError
+from peasy.errors import NotFound, PeasyError, did_you_mean
 from peasy.generation.request import InternalError
 from peasy.server.guard import LOOPBACK, Guard, SecurityMiddleware
 from peasy.server.metrics import LOG, MetricsMiddleware, RequestMetrics
@@ -97,7 +97,7 @@ def _add_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def handle_validation_error(request: Request, error: RequestValidationError) -> Response:
-        malformed, param = _validation_message(error.errors())
+        malformed, param = _validation_message(error.errors(), _body_fields(request))
         return error_response(malformed, request.url.path, param)
 
     @app.exception_handler(HTTPException)
@@ -120,7 +120,13 @@ def _add_error_handlers(app: FastAPI) -> None:
         return error_response(InternalError(f"This is a bug in peasy: {type(error).__name__}."), request.url.path)
 
 
-def _validation_message(errors: Any) -> tuple[MalformedRequest, str]:
+def _body_fields(request: Request) -> list[str]:
+    """Return the names of the fields of the body of a route."""
+    body = getattr(request.scope.get("route"), "body_field", None)
+    return list(getattr(body.field_info.annotation, "model_fields", ())) if body is not None else []
+
+
+def _validation_message(errors: Any, fields: Sequence[str]) -> tuple[MalformedRequest, str]:
     """Return pydantic's errors as one line, and the field of the first; the values sent are not repeated."""
     no_fields = ("body", "str", "int", "float", "bool")  # it also lists the types of a union
     paths = [[str(part) for part in error["loc"] if part not in no_fields] for error in errors]
@@ -130,4 +136,5 @@ def _validation_message(errors: Any) -> tuple[MalformedRequest, str]:
     field = ".".join(part for part in path if part.isidentifier() or part.isdecimal())
     more = f" ({len(errors) - len(same)} more)" if len(errors) > len(same) else ""
     text = first["msg"].removeprefix("Value error, ")[:300]
-    return MalformedRequest(f"{field[:200] or 'The body'}: {text}.{more}"), field[:200]
+    hint = did_you_mean(field[:200], fields) if first["type"] == "extra_forbidden" and field not in fields else None
+    return MalformedRequest(f"{field[:200] or 'The body'}: {text}.{more}", hint=hint), field[:200]

@@ -124,6 +124,12 @@ class ModelRegistry:
             raise NotFound(f'No model "{name[:100]}".', hint=hint)
         return name
 
+    def name_or_only(self, name: str | None) -> str:
+        """Return the name; without one, that of the only model."""
+        if name is None and len(self.names) != 1:
+            raise InvalidInput("model: several models are served.", hint=f"Available: {', '.join(self.names[:12])}.")
+        return name or self.names[0]
+
     @contextmanager
     def engine(self, name: str) -> Iterator[tuple[LoadedModel, Engine]]:
         """Yield the model and its engine, whose thread is started on first use."""

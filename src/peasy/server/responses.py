@@ -141,7 +141,7 @@ def openai_error(error: PeasyError, param: str | None = None) -> JsonDict:
 
 
 def error_response(error: PeasyError, path: str = "/api", param: str | None = None) -> JSONResponse:
-    """Return an error as a response: in OpenAI's format under /v1, as an envelope of `--json` elsewhere."""
+    """Return an error as a response: in OpenAI's format under /v1 and of vLLM's routes, else as `--json` prints it."""
     status = _http_status(error)
     details: JsonDict = {"code": error.code, "message": error.message, "hint": error.hint}
     envelope = {"ok": False, "error": details, "exit": error.exit_code}
@@ -149,4 +149,5 @@ def error_response(error: PeasyError, path: str = "/api", param: str | None = No
     headers = {} if retry_after is None else {"retry-after": str(max(1, math.ceil(retry_after)))}
     if status == 401:
         headers["www-authenticate"] = "Bearer"
-    return JSONResponse(to_plain(openai_error(error, param) if path.startswith("/v1") else envelope), status, headers)
+    is_openai = path.startswith(("/v1", "/tokenize", "/detokenize"))
+    return JSONResponse(to_plain(openai_error(error, param) if is_openai else envelope), status, headers)

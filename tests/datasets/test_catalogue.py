@@ -164,6 +164,12 @@ def test_csv_without_a_known_column_is_refused(tmp_path):
         open_corpus(tmp_path / "a.csv")
     assert "--set data_options.text=body" in error.value.hint
     assert list(open_corpus(tmp_path / "a.csv", text="body").read("train")) == ["Good", "Bad"]
+    (tmp_path / "b.csv").write_text("text\none\ntwo\nthree\n")
+    corpus = open_corpus(tmp_path)  # beside files that are read, it is left out and named
+    assert list(corpus.read("train")) == ["one", "two"]
+    assert corpus.problems.listed == [(str(tmp_path / "a.csv"), "the header names body, stars, not text")]
+    with pytest.raises(InvalidInput, match=r"a\.csv: the header names body"):
+        list(open_corpus(tmp_path, strict=True).read("train"))
     labelled = open_corpus(tmp_path / "a.csv", text="body", label="stars")
     assert next(iter(labelled.read("train"))).label == "5"
 

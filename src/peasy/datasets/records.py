@@ -5,6 +5,7 @@ import json
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain, islice, zip_longest
 from pathlib import Path
 
@@ -102,7 +103,7 @@ class RecordCorpus(FilesCorpus):
     def _read_all(self, split: str, problems: DataProblems) -> Iterator[Sample]:
         kind: type | None = None
         for group in self._files[split]:
-            for where, sample in _read_group(group, self._options, problems):
+            for where, sample in _read_group(group, self._options, problems, len(self._files[split]) == 1):
                 kind = kind or type(sample)
                 if type(sample) is kind:
                     yield sample
@@ -128,12 +129,14 @@ _TYPE_NAMES: dict[type, str] = {str: "a text", TextPair: "a pair", LabelledText:
 _TYPE_NAMES |= {Conversation: "a conversation"}
 
 
-def _read_group(group: Group, options: FilesConfig, problems: DataProblems) -> Iterator[tuple[str, Sample]]:
+def _read_group(
+    group: Group, options: FilesConfig, problems: DataProblems, is_alone: bool
+) -> Iterator[tuple[str, Sample]]:
     """Yield the records of a file, or of two aligned ones, each with its place."""
     if len(group) == 2:
         return _read_aligned(*group, problems)
     readers = {".jsonl": _read_jsonl, ".ndjson": _read_jsonl, ".tsv": _read_tsv, ".parquet": _read_parquet}
-    readers |= {".csv": _read_csv}
+    readers |= {".csv": partial(_read_csv, is_alone=is_alone)}
     plain = _read_plain if options.lines else _read_document
     return readers.get(data_suffix(group[0]), plain)(group[0], options, problems)
 
@@ -151,10 +154,13 @@ def _read_document(path: Path, options: FilesConfig, problems: DataProblems) -> 
         yield str(path), text
 
 
-def _read_csv(path: Path, options: FilesConfig, problems: DataProblems) -> Iterator[tuple[str, Sample]]:
+def _read_csv(
+    path: Path, options: FilesConfig, problems: DataProblems, is_alone: bool
+) -> Iterator[tuple[str, Sample]]:
     """Read rows, whose header line names the columns; a quoted text may contain line breaks.
 
-    Columns are separated by commas, or, if the header then has no known name, by semicolons or tabs.
+    Columns are separated by commas, or, if the header then has no known name, by semicolons or tabs. A file without
+    a known column is an error if it `is_alone`, else a problem.
     """
     lines = (line + "\n" for _, line in read_lines(path, problems) if line is not None)
     header, known = next(lines, ""), {options.text, options.source, options.target}
@@ -165,6 +171,9 @@ def _read_csv(path: Path, options: FilesConfig, problems: DataProblems) -> Itera
             rows.fieldnames  # noqa: B018 - reads the header
         if not known & set(rows.fieldnames or ()):
             found = ", ".join(rows.fieldnames or ())[:200] or "nothing"
+            if not is_alone:
+                problems.add(str(path), f"the header names {found}, not {options.text}")
+                return
             name = (rows.fieldnames or ["body"])[0][:100]
             hint = f"Name the column of the texts: --set {shlex.quote(f'data_options.text={name}')}"
             raise InvalidInput(f"The header of {path} names {found}, not {options.text}.", hint=hint)

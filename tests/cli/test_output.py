@@ -1,7 +1,9 @@
 """Under torchrun only rank 0 prints, except when a rank is lost."""
 
 import io
+import queue
 import sys
+import threading
 
 import pytest
 
@@ -53,3 +55,33 @@ def test_progress_into_a_pipe_is_a_line_every_few_seconds(capsys, monkeypatch):
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 3, "20 seconds, one line every 5"
     assert lines[0].endswith("% of 100 · 5/s · 15 s left")
+
+
+def test_progress_counts_from_its_first_call(capsys, monkeypatch):
+    from peasy.cli import output
+    from peasy.cli.command import Flags
+
+    clock = [100.0]
+    monkeypatch.setattr(output.time, "monotonic", lambda: clock[0])
+    line = output.ProgressLine("tokenizing", Flags(), unit=" characters")
+    clock[0] += 60.0  # something else came first
+    line(0, 1000)
+    clock[0] += 6.0
+    line(60, 1000)
+    assert capsys.readouterr().err.splitlines()[-1] == "tokenizing 6% of 1,000 characters · 10/s · 1 min 34 s left"
+
+
+def test_waiting_into_a_pipe_is_a_line_every_few_seconds(monkeypatch):
+    from peasy.cli import output
+    from peasy.cli.command import Flags
+
+    monkeypatch.setattr(output, "_PIPE_INTERVAL", 0.0)
+    line, quiet = output.ProgressLine("tokenizing", Flags()), output.ProgressLine("", Flags(quiet=True))
+    shown, threads = queue.Queue(), threading.active_count()
+    monkeypatch.setattr(line, "update", shown.put)
+    with quiet.waiting("reading"):
+        assert threading.active_count() == threads
+    with pytest.raises(ValueError, match="no data"), line.waiting("reading the data"):
+        assert shown.get(timeout=60).startswith("reading the data · ")
+        raise ValueError("no data")
+    assert line._waiting.is_set(), "an error ends it, too"

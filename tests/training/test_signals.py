@@ -31,6 +31,16 @@ def test_first_signal_is_recorded(number):
     assert signal.getsignal(number) is before
 
 
+@pytest.mark.parametrize(("number", "ends"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
+def test_a_signal_acts_at_once_while_there_is_nothing_to_save(number, ends):
+    with pytest.raises(ends), stop_on_signal(at_once=True):
+        signal.raise_signal(number)
+    with stop_on_signal(at_once=True) as stop:
+        stop.at_once = False
+        signal.raise_signal(number)
+        assert stop.requested
+
+
 @pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
 def test_second_signal_ends_the_process(second):
     waiting = subprocess.Popen([sys.executable, "-c", WAIT], stdout=subprocess.PIPE, text=True)

@@ -4,9 +4,10 @@ import contextlib
 import json
 import os
 import sys
+import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TextIO, cast
 
 from peasy import __version__
@@ -14,7 +15,7 @@ from peasy.cli.command import CommandOutput, Flags
 from peasy.cli.terminal_stream import StyledStream, write_styled
 from peasy.errors import PeasyError
 from peasy.render.json import to_plain
-from peasy.views.document import Document
+from peasy.views.document import Document, format_duration
 
 _JSON_SCHEMA_VERSION = 1
 
@@ -116,19 +117,39 @@ class ProgressLine:
     As a progress callback `(done, total)` it shows the percentage and the remaining time.
     """
 
-    def __init__(self, label: str, flags: Flags) -> None:
-        self.label, self.start, self.last_update = label, time.monotonic(), time.monotonic()
+    def __init__(self, label: str, flags: Flags, *, unit: str = "") -> None:
+        self.label, self.unit, self.start, self.last_update = label, unit, time.monotonic(), time.monotonic()
+        self._waiting = threading.Event()
         self.quiet = flags.quiet or flags.json
         self.visible = sys.stderr.isatty() and not self.quiet
 
     def __call__(self, done: int, total: int) -> None:
-        """Show how much is done, how fast, and the time left; the line disappears at the end."""
+        """Show how much is done, how fast, and the time left; the line disappears at the end. 0 starts the clock."""
+        self._waiting.set()
+        if not done:
+            self.start = time.monotonic()
         if total and done >= total:
             self.update("")
         elif total and self.is_due():
             elapsed = max(time.monotonic() - self.start, 1e-9)
-            rate, left = done / elapsed, elapsed * (total - done) / max(done, 1)
-            self.update(f"{self.label} {done / total:.0%} of {total:,} · {rate:,.0f}/s · {left:,.0f} s left")
+            rate, left = done / elapsed, format_duration(elapsed * (total - done) / max(done, 1))
+            self.update(f"{self.label} {done / total:.0%} of {total:,}{self.unit} · {rate:,.0f}/s · {left} left")
+
+    @contextlib.contextmanager
+    def waiting(self, text: str) -> Iterator[Callable[[], None]]:
+        """Show a text and the seconds since, where nothing can be counted, until the first count or the given call."""
+
+        def show() -> None:
+            while not self._waiting.wait(0.5):
+                if self.is_due():
+                    self.update(f"{text} · {format_duration(time.monotonic() - self.start)}")
+
+        if not self.quiet:
+            threading.Thread(target=show, daemon=True).start()
+        try:
+            yield self._waiting.set
+        finally:
+            self._waiting.set()
 
     def is_due(self) -> bool:
         """Return whether the last update was long enough ago: a tenth of a second, into a pipe some seconds."""

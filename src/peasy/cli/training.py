@@ -3,7 +3,7 @@
 import json
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial, reduce
 from pathlib import Path
 from signal import SIGINT
@@ -28,7 +28,7 @@ from peasy.experiments.result import OnStatus, ignore_status
 from peasy.experiments.statistics import Outcome
 from peasy.models.preset import ModelKind
 from peasy.training.event import Event, Finished, Sampled, Started, TrainStep, Validated, event_data
-from peasy.training.signals import StopRequest, stop_on_signal
+from peasy.training.signals import stop_on_signal
 from peasy.views.document import format_duration
 
 _SetFlag = Annotated[list[str] | None, Parameter(name="--set", negative="")]
@@ -58,10 +58,12 @@ def train(
         result = call(kind, source, settings=settings, dry_run=True)
         return CommandOutput(result, suggestions=[_train_line(kind, data or (), call.keywords, set_)])
     progress_line, folder = TrainProgress(flags), None
-    with stop_on_signal() as stop:
-        progress = _tokenizing_progress(stop, flags)
+    progress = ProgressLine("tokenizing", flags, unit=" characters")
+    with stop_on_signal(at_once=True) as stop, progress.waiting("reading the data") as end_wait:
         events = train_command.train_events(kind, source, settings=settings, progress=progress, **call.keywords)
         for event in events:
+            stop.at_once = False
+            end_wait()
             folder = event.run if isinstance(event, Started) else folder
             if flags.json:  # one line each; the result of the command is the last one
                 print_json(event_data(event))
@@ -129,18 +131,6 @@ def _export_warning(run: Path) -> str:
     layers = " and ".join(["token shift"] * bool(shift) + ["n-gram embeddings"] * ngrams)
     limit = "it learns faster, but can only be exported to ONNX. For Hugging Face and GGUF:"
     return f"\nThe model uses {layers}: {limit}\n  --preset small"
-
-
-def _tokenizing_progress(stop: StopRequest, flags: Flags) -> Callable[[int, int], None]:
-    """Return the progress of tokenizing the data; a signal ends it at once, since there is nothing to save."""
-    line = ProgressLine("tokenizing", flags)
-
-    def show(done: int, total: int) -> None:
-        if stop.requested:
-            raise KeyboardInterrupt if stop.signal == SIGINT else SystemExit(0)
-        line(done, total)
-
-    return show
 
 
 @derive(plan_command.plan, hide=("settings",))

@@ -169,8 +169,9 @@ def train(
         return _plan_run(kind, data, options)
     events = train_events(kind, data, **options)
     folder = None
-    with stop_on_signal() as stop:
+    with stop_on_signal(at_once=True) as stop:
         for event in events:
+            stop.at_once = False
             if isinstance(event, Started):
                 folder = event.run
                 if event.warning:

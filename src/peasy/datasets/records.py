@@ -154,9 +154,7 @@ def _read_document(path: Path, options: FilesConfig, problems: DataProblems) -> 
         yield str(path), text
 
 
-def _read_csv(
-    path: Path, options: FilesConfig, problems: DataProblems, is_alone: bool
-) -> Iterator[tuple[str, Sample]]:
+def _read_csv(path: Path, options: FilesConfig, problems: DataProblems, is_alone: bool) -> Iterator[tuple[str, Sample]]:
     """Read rows, whose header line names the columns; a quoted text may contain line breaks.
 
     Columns are separated by commas, or, if the header then has no known name, by semicolons or tabs. A file without

@@ -306,6 +306,8 @@ def _write_shards(
     total, done = sum(size.characters for size in corpus.cached_survey.sizes.values()), 0
     splits: dict[str, dict[str, _ArrayDescription]] = {}
     labels: dict[str, int] = {}
+    if progress is not None:
+        progress(0, total)
     for split in corpus.splits:
         assert _SPLIT_NAME.fullmatch(split)
         with _SplitWriter(folder, split, corpus.kind, tokenizers, labels) as writer:

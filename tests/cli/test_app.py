@@ -238,6 +238,10 @@ def test_unknown_flag_is_understood_by_meaning(peasy, command, flag, suggestion)
     assert f"Did you mean {suggestion}?" in ran.err
 
 
+def test_revision_is_part_of_the_hub_id(peasy):
+    assert "owner/model@v1" in peasy("generate", "owner/model", "x", "--revision", "v1").err
+
+
 @pytest.mark.parametrize(("typed", "command"), [("eval", "evaluate"), ("inspect", "look"), ("verify", "prove")])
 def test_unknown_command_is_understood_by_meaning(peasy, typed, command):
     assert f"Did you mean {command}?" in peasy(typed).err

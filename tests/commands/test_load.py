@@ -179,6 +179,15 @@ def test_a_token_id_outside_the_vocabulary_is_refused(decoder, encoder, tokenize
             getattr(loaded, method)("The <new> pizza")
 
 
+def test_attributes_of_the_network_are_named(decoder):
+    model = peasy.load(decoder)
+    with pytest.raises(AttributeError, match=r"no attribute state_dict\. The network has it: \.model\.state_dict"):
+        model.state_dict()
+    with pytest.raises(AttributeError, match=r"no attribute nothing\.$"):
+        _ = model.nothing
+    assert not hasattr(model, "nothing")
+
+
 def test_usual_methods_of_a_model(decoder, tmp_path):
     import torch
     from transformers import AutoModelForCausalLM

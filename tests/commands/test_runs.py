@@ -39,7 +39,10 @@ def run_folders(tmp_path, monkeypatch):
 
 def test_list_has_training_runs_only(run_folders):
     result = runs()
-    assert [run.name for run in result.runs] == ["fox", "owl"]
+    assert [run.name for run in result] == [run.name for run in result.runs] == ["fox", "owl"]
+    assert result["fox"].facts() == result.runs[0].facts()
+    with pytest.raises(NotFound):
+        result["cat"]
     states = [run["state"] for run in result.data()["runs"]]
     assert states == ["finished after 4 steps", "stopped at step 2 of 4; --resume continues from the beginning"]
     assert result.document().title == "Runs"

@@ -108,11 +108,11 @@ class TrainProgress:
 
 
 def _finished_line(event: Finished) -> str:
-    line = f"finished after {event.step:,} steps in {format_duration(event.elapsed_seconds)}"
+    line = f"after {event.step:,} steps in {format_duration(event.elapsed_seconds)}"
     if event.best_step is None:
-        return line
+        return f"finished {line}"
     kept = f"{event.folder.parent.parent.name}@{event.best_step}"
-    return f"{line}: early stopping; the lowest validation loss, {event.best_loss:.4f}, is that of {kept}"
+    return f"stopped early {line}; lowest validation loss: {event.best_loss:.4f}, {kept}"
 
 
 def _start_line(event: Started) -> str:

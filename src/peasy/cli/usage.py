@@ -46,7 +46,8 @@ def _describe(error: CycloptsError, command: str) -> tuple[str, str | None]:
         flag = (error.token.keyword or error.token.value).partition("=")[0]
         names = [name for argument in error.argument_collection for name in argument.names if name.startswith("-")]
         names = [name for name in names if name == "-n" or len(name) > 3]  # one name each: no short forms, no --n
-        return f"{command} has no flag {flag}.", did_you_mean(flag, names)
+        revision = "The revision follows a hub id: owner/model@v1." if flag == "--revision" else None
+        return f"{command} has no flag {flag}.", revision or did_you_mean(flag, names)
     if isinstance(error, MissingArgumentError) and error.argument is not None:
         name = error.keyword or error.argument.name
         by_keyword = any(token.keyword for token in error.argument.tokens) or error.keyword

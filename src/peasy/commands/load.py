@@ -7,7 +7,7 @@ from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypedDict, Unpack, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeAlias, TypedDict, Unpack, runtime_checkable
 
 from peasy import config as settings
 from peasy.checkpoint.hub import Confirm
@@ -120,6 +120,14 @@ class LoadedModel(ModelBundle, DisplayMixin, Record, repr=False, eq=False):
             _command_method("sweep", "sweep", "SweepResult"),
         )
         explain_similarity = _command_method("semantic_map", "similarity_by_words", "SimilarityResult")
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Say where attributes of the network are: `m.model.state_dict()`."""
+            network = vars(self).get("model")  # none while it is unpickled
+            where = f" The network has it: .model.{name}" if hasattr(network, name) else ""
+            raise AttributeError(f"{type(self).__name__} has no attribute {name}.{where}")
 
     def describe(self) -> "Box":
         """Return the architecture diagram of this model: nested boxes with shapes, parameters and memory."""

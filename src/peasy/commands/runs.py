@@ -1,7 +1,7 @@
 """`runs`: list, show, diff and delete training runs."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, field
 from itertools import pairwise
 from pathlib import Path
@@ -132,7 +132,7 @@ class Run(Result):
 
 
 class RunsResult(Result):
-    """List of all training runs."""
+    """List of all training runs: iterate over them, or take one by its name, `runs()["fox"]`."""
 
     runs: tuple[Run, ...]
 
@@ -152,6 +152,12 @@ class RunsResult(Result):
         omitted = ("train_losses", "validation_losses", "samples", "settings")
         rows = [{k: v for k, v in asdict(run.facts()).items() if k not in omitted} for run in self.runs]
         return {"runs": rows, "home": str(paths.data_dir())}
+
+    def __iter__(self) -> Iterator[Run]:
+        return iter(self.runs)
+
+    def __getitem__(self, name: str) -> Run:
+        return open_run(name)
 
     def __repr__(self) -> str:
         return f"RunsResult({', '.join(run.name for run in self.runs)})"

@@ -1,11 +1,12 @@
 """Clients of the OpenAI API against a live `peasy serve`: the table of docs/clients.md.
 
-    python -m bench.clients --python PYTHON --node FOLDER
+    python -m bench.clients --python PYTHON --node FOLDER --lm-eval PYTHON
 
 PYTHON is an interpreter with the clients of `PYTHON_CLIENTS` that are to be tried, FOLDER has the `node_modules` of
 `NODE_CLIENTS`. Each client asks for a greedy text, as a whole and streamed, for an answer in a chat and for an
 embedding, where it offers that; every text must be the one that peasy computes without a server. A model with a chat
-template and random weights is made here, without network. lm-eval has a benchmark of its own: `bench.scoring`.
+template and random weights is made here, without network. lm-eval evaluates the built-in stories, through the server
+and with its own backend on the exported folder; `bench.scoring` does the same with random weights.
 """
 
 import argparse
@@ -121,6 +122,17 @@ Clients of the OpenAI API against a running `peasy serve`. ✓: the greedy text,
 or writes the prompt in its own way. Each needs only the base URL and any key.
 
 """
+LM_EVAL_NOTE = """
+```sh
+peasy serve stories &
+peasy export stories out
+lm_eval --model local-completions --tasks ... \\
+    --model_args model=stories,base_url=http://127.0.0.1:8000/v1/completions,tokenizer=./out,max_length=256
+```
+
+The tokenizer is that of the exported folder. lm-eval's own backend needs `add_bos_token=False` for such a folder: its
+tokenizer puts `<bos>` before a text, and lm-eval would add a second one and score it.
+"""
 
 
 def expected_outputs(model: Path) -> dict[str, object]:
@@ -181,12 +193,50 @@ def is_equal(found: object, expected: object) -> bool:
     return isinstance(found, list) and np.allclose(found, np.asarray(expected), atol=1e-5)
 
 
+def lm_eval_line(python: str, home: Path) -> tuple[str, bool]:
+    """Run lm-eval on `peasy serve stories` and on the exported folder; return a sentence, and whether all agree."""
+    from peasy.commands.exporting import export_model
+    from peasy.datasets import open_corpus
+
+    folder, port, tasks = export_model("stories", home / "stories").folder, llama.free_port(), home / "tasks"
+    stories = open_corpus("stories", seed=1)
+    rows = [
+        {
+            "context": probe.prompt, "word": probe.right.split()[0], "text": probe.prompt + probe.right,
+            "choices": [probe.right.strip(), probe.wrong.strip()], "answer": 0,
+        }
+        for probe in (stories.probe(number, "valid") for number in range(40))
+    ]  # fmt: skip
+    scoring.write_tasks(tasks, dict.fromkeys(scoring.TASKS, rows))
+    same = f"tokenizer={folder},max_length=256"
+    served = f"model=stories,base_url=http://127.0.0.1:{port}/v1/completions,num_concurrent=1,{same}"
+    serve = [sys.executable, "-m", "peasy", "serve", "stories", "--port", str(port), "--weights", "float32", "-q"]
+    with llama.running_server(serve, port):
+        found = scoring.evaluate(python, home, tasks, "local-completions", served)
+    own = f"pretrained={folder},dtype=float32,add_bos_token=False,max_length=256"
+    expected = scoring.evaluate(python, home, tasks, "hf", own)
+    agree = found.keys() == expected.keys() and np.allclose(
+        [found[name] for name in expected], list(expected.values()), atol=scoring.TOLERANCE
+    )
+    version = subprocess.run(
+        [python, "-c", "import importlib.metadata as m; print(m.version('lm_eval'))"],
+        capture_output=True, text=True, check=True,
+    ).stdout.strip()  # fmt: skip
+    scores = ", ".join(f"{name} {value:.4f}" for name, value in found.items())
+    verdict = "equal to" if agree else "different from"
+    return (
+        f"lm-eval {version} (`local-completions`) on `peasy serve stories`: {scores}; {verdict} its own backend.",
+        agree,
+    )
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--node", type=Path)
+    parser.add_argument("--lm-eval", metavar="PYTHON", help="an interpreter with lm-eval, torch and transformers")
     arguments = parser.parse_args()
-    rows, agree = [], True
+    rows, agree, tail = [], True, ""
     with tempfile.TemporaryDirectory() as temporary:
         home, port = Path(temporary), llama.free_port()
         model = scoring.make_model(home)
@@ -205,6 +255,10 @@ def main() -> int:
             results = {name: run_python(arguments.python, name, values, home) for name in PYTHON_CLIENTS}
             if arguments.node is not None:
                 results |= {name: run_node(arguments.node, name, values, home) for name in NODE_CLIENTS}
+        if arguments.lm_eval is not None:
+            line, agree = lm_eval_line(arguments.lm_eval, home)
+            tail = f"\n{line}\n{LM_EVAL_NOTE}"
+            print(line)
         for name, result in results.items():
             if result is None:
                 print(f"{name} is not installed.")
@@ -221,7 +275,6 @@ def main() -> int:
     table = f"| client | version | {' | '.join(COLUMNS)} |\n|{'---|' * (2 + len(COLUMNS))}\n" + "\n".join(rows) + "\n"
     print(table)
     if agree and rows:
-        tail = "\nlm-eval gives the scores of its own backend on the same weights: `python -m bench.scoring`.\n"
         PAGE.write_text(HEADER + table + tail, encoding="utf-8")
     return 0 if agree else 1
 

@@ -14,6 +14,7 @@ import random
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bench import llama
@@ -71,23 +72,29 @@ def make_model(folder: Path) -> Path:
 
 
 def make_tasks(folder: Path, rng: random.Random) -> Path:
-    """Write the tasks and their documents."""
-    tasks = folder / "tasks"
-    tasks.mkdir()
-    for name, task in TASKS.items():
+    """Write the tasks with random documents."""
+    rows = {}
+    for name in TASKS:
         sentences = [rng.choices(WORDS, k=rng.randint(4, 25)) for _ in range(40)]
-        documents = [
+        rows[name] = [
             {
                 "context": " ".join(words[:-1]), "word": words[-1], "text": " ".join(words * 12), "answer": 1,
                 "choices": [" ".join(rng.choices(WORDS, k=rng.randint(1, 4))) for _ in range(4)],
             }
             for words in sentences
         ]  # fmt: skip
-        data = tasks / f"{name}.jsonl"
-        data.write_text("".join(json.dumps(document) + "\n" for document in documents), encoding="utf-8")
+    return write_tasks(folder / "tasks", rows)
+
+
+def write_tasks(folder: Path, rows: Mapping[str, Sequence[object]]) -> Path:
+    """Write the tasks and their documents, by name."""
+    folder.mkdir()
+    for name, task in TASKS.items():
+        data = folder / f"{name}.jsonl"
+        data.write_text("".join(json.dumps(row) + "\n" for row in rows[name]), encoding="utf-8")
         source = {"dataset_path": "json", "dataset_kwargs": {"data_files": {"test": str(data)}}, "test_split": "test"}
-        (tasks / f"{name}.yaml").write_text(json.dumps({"task": name} | source | task), encoding="utf-8")
-    return tasks
+        (folder / f"{name}.yaml").write_text(json.dumps({"task": name} | source | task), encoding="utf-8")
+    return folder
 
 
 def evaluate(python: str, folder: Path, tasks: Path, model: str, arguments: str) -> dict[str, float]:

@@ -196,10 +196,10 @@ def is_equal(found: object, expected: object) -> bool:
 def lm_eval_line(python: str, home: Path) -> tuple[str, bool]:
     """Run lm-eval on `peasy serve stories` and on the exported folder; return a sentence, and whether all agree."""
     from peasy.commands.exporting import export_model
-    from peasy.datasets import open_corpus
+    from peasy.datasets.stories import Stories, StoriesConfig
 
     folder, port, tasks = export_model("stories", home / "stories").folder, llama.free_port(), home / "tasks"
-    stories = open_corpus("stories", seed=1)
+    stories = Stories(StoriesConfig(), seed=1)
     rows = [
         {
             "context": probe.prompt, "word": probe.right.split()[0], "text": probe.prompt + probe.right,

@@ -213,30 +213,11 @@ export class FlowView {
 		return [`Without ${heads}: `, ...first, ...(second ? [", ", ...second] : []), "."];
 	}
 
-	/** The likeliest next tokens now, and as they were with all heads on and temperature 1. */
 	drawAnswer() {
 		const { pass, similar, warmed } = this;
 		const add = pass.stacks.length === 1 && !similar && this.source.nextToken;
 		const before = this.off.length || warmed ? this.base.next_tokens : [];
-		const measure = similar?.title ?? "probability";
-		const items = (warmed ?? similar?.items ?? pass.next_tokens)
-			.slice(0, window.innerWidth < PHONE ? 4 : 8)
-			.map(({ id, piece, probability }) => {
-				const was = before.find((token) => token.id === id)?.probability;
-				const written = writeNumber(probability, 2);
-				const change = was === undefined ? "" : `${writeNumber(was, 2)} → `;
-				return make(
-					"li",
-					{ "aria-label": `${piece}: ${measure} ${written}${change && `, before ${writeNumber(was, 2)}`}` },
-					add
-						? button(bdi(piece), () => add(piece), { class: "text-button", title: "Add this token to the text" })
-						: bdi(piece),
-					make("span", was !== undefined && bar(was, "was"), bar(Math.max(probability, 0))),
-					make("span.number", change, written),
-				);
-			});
-		const title = similar?.title ?? (add ? "next token: click to add" : "next token");
-		fill(this.answer, items.length > 0 && [make("b", title), make("ol", { "aria-label": "Next token" }, items)]);
+		fillAnswer(this.answer, warmed ?? similar?.items ?? pass.next_tokens, before, add, similar?.title);
 	}
 
 	#drawRail() {
@@ -395,6 +376,26 @@ function aboutStep(loss, { piece }) {
 		`: loss ${writeNumber(loss)}, the mean of −ln p of the next tokens. `,
 		"The step is not taken: the model stays as it is.",
 	];
+}
+
+/** The likeliest next tokens, now and before; with `add` as buttons. */
+export function fillAnswer(place, tokens, before = [], add = null, title = "") {
+	const items = tokens.slice(0, window.innerWidth < PHONE ? 4 : 8).map(({ id, piece, probability }) => {
+		const was = before.find((token) => token.id === id)?.probability;
+		const written = writeNumber(probability, 2);
+		const change = was === undefined ? "" : `${writeNumber(was, 2)} → `;
+		const label = `${piece}: ${title || "probability"} ${written}${change && `, before ${writeNumber(was, 2)}`}`;
+		const attributes = { class: "text-button", title: "Add this token" };
+		return make(
+			"li",
+			{ "aria-label": label },
+			add ? button(bdi(piece), () => add(piece), attributes) : bdi(piece),
+			make("span", was !== undefined && bar(was, "was"), bar(Math.max(probability, 0))),
+			make("span.number", change, written),
+		);
+	});
+	const heading = title || (add ? "next token: click to add" : "next token");
+	fill(place, items.length > 0 && [make("b", heading), make("ol", { "aria-label": "Next token" }, items)]);
 }
 
 /** Pieces that occur more than once with their positions. */

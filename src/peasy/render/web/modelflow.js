@@ -14,8 +14,8 @@ const MARGIN = 28; // pixels beside the picture
 const LETTER = 13.5; // pixels; larger in lecture mode
 
 export class ModelFlow {
-	/** Methods of `on` are called when something is chosen. `answer` is the list of next tokens, if there is one. */
-	constructor(on, answer = null) {
+	/** Methods of `on` are called when something is chosen. `answer` is the list of next tokens. */
+	constructor(on, answer) {
 		this.on = on;
 		this.answer = answer;
 		this.canvas = make("canvas", { "aria-hidden": true });
@@ -54,7 +54,7 @@ export class ModelFlow {
 		this.svg.setAttribute("height", String(height * this.scale));
 		const bands = this.layout.bands.map((band) => this.#drawBand(band));
 		fill(this.svg, this.#drawCrossLinks(), bands);
-		if (this.answer) this.#placeAnswer();
+		this.#placeAnswer();
 		this.#paintMaps();
 		if (this.written && this.written.open === view.open) this.writeWeights(this.written.weights);
 		this.highlight(view.token ?? null);

@@ -300,7 +300,7 @@ export class Page {
 		if (kind === "encoder") this.drawSimilarity();
 	}
 
-	/** An encoder ends in one vector: how near it is to those of other sentences. */
+	/** How near the vector of an encoder is to those of other sentences. */
 	async drawSimilarity() {
 		const key = this.baseKey;
 		await this.shell.attempt(async () => {

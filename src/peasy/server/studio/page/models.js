@@ -1,6 +1,7 @@
 // Page Models: list, architecture diagram, proof on the user's texts, API snippets, import.
 
 import { renderDocument } from "../document.js";
+import { fillAnswer } from "/web/render/flowview.js";
 import { ModelFlow } from "/web/render/modelflow.js";
 import { formatCount, writeNumber } from "/web/render/numbers.js";
 import {
@@ -153,8 +154,10 @@ export class Page {
 			const head = place ? { l: place[1], h: place[3], p: `${place[0]}.${place[2]}` } : {};
 			return this.shell.navigate("home", { m: this.name, t: text, ...head });
 		};
-		const flow = new ModelFlow({ token: () => open(), head: (...place) => open(place), layer: () => open() });
+		const answer = element("div.bars.answer");
+		const flow = new ModelFlow({ token: () => open(), head: (...place) => open(place), layer: () => open() }, answer);
 		const result = await this.shell.forwardPass({ model: this.name, text });
+		fillAnswer(answer, result.next_tokens);
 		requestAnimationFrame(() => flow.show(result, { isOff: () => false, size: 300, narrow: window.innerWidth < 700 }));
 		return flow.element;
 	}

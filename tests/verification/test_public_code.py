@@ -755,3 +755,168 @@ class GatedTransposed(GatedImages):
 def test_gate_that_begins_at_zero_hides_nothing():
     assert examine(GatedImages).verdict is EQUAL
     assert examine(GatedTransposed).mistakes[0] == "weights transposed"
+
+
+_CODE = {
+    "matrices": """
+import torch
+from torch import nn
+
+class Attention(nn.Module):
+    def __init__(self, d_model, n_heads, d_head):
+        super().__init__()
+        shapes = {name: (n_heads, d_model, d_head) for name in "QKV"} | {"O": (n_heads, d_head, d_model)}
+        self.W_Q, self.W_K, self.W_V, self.W_O = (nn.Parameter(torch.zeros(shape)) for shape in shapes.values())
+
+    def forward(self, x):
+        q, k, v = (torch.einsum("bpm,hmd->bphd", x, w) for w in (self.W_Q, self.W_K, self.W_V))
+        scores = torch.einsum("bqhd,bkhd->bhqk", q, k) / q.size(-1) ** 0.5
+        scores = scores.masked_fill(torch.triu(torch.ones(scores.shape[-2:]), 1) == 1, -1e5)
+        weights = torch.exp(scores - scores.logsumexp(-1, keepdim=True))
+        context = torch.einsum("bhqk,bkhd->bqhd", weights, v)
+        return torch.einsum("bqhd,hdm->bqm", context, self.W_O)
+""",
+    "cap": """
+import torch
+from torch import nn
+
+class Attention(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.joint = nn.Linear(dim, 3 * dim)
+        self.final = nn.Linear(dim, dim)
+
+    def forward(self, x):
+        v, q, k = self.joint(x).chunk(3, dim=-1)
+        scores = torch.bmm(q, k.transpose(1, 2)) / q.size(-1) ** 0.5
+        scores = 20 * torch.tanh(scores / 20)
+        weights = scores.softmax(dim=-1)
+        context = torch.bmm(weights, v)
+        return self.final(context)
+""",
+    "numpy": """
+import numpy as np
+
+class Attention:
+    def __init__(self, d_model):
+        rng = np.random.default_rng(0)
+        self.Wq, self.Wk, self.Wv, self.Wo = (rng.normal(0, 0.2, (d_model, d_model)) for _ in range(4))
+
+    def __call__(self, x):
+        q, k, v = x @ self.Wq, x @ self.Wk, x @ self.Wv
+        scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+        powers = np.exp(scores - scores.max(-1, keepdims=True))
+        return powers / powers.sum(-1, keepdims=True) @ v @ self.Wo
+""",
+    "loops": """
+import math
+import numpy as np
+
+def attention(q, k, v, causal=False):
+    out = np.zeros((len(q), v.shape[1]))
+    for i in range(len(q)):
+        keys = k[: i + 1] if causal else k
+        scores = [sum(a * b for a, b in zip(q[i].tolist(), row.tolist())) / math.sqrt(q.shape[1]) for row in keys]
+        powers = [math.exp(s - max(scores)) for s in scores]
+        for power, row in zip(powers, v):
+            out[i] += power / sum(powers) * row
+    return out
+""",
+    "mask": """
+import torch
+
+def look_ahead_mask(size):
+    mask = torch.triu(torch.ones(size, size), diagonal=1)
+    return mask.eq(0)
+
+def attention(q, k, v, mask=None):
+    scores = q @ k.transpose(-2, -1) / q.size(-1) ** 0.5
+    if mask is not None:
+        scores = scores.masked_fill(mask == 0, -1e9)
+    weights = scores.softmax(-1)
+    return weights @ v
+""",
+    "kernel": """
+import torch.nn.functional as F
+
+def attention(q, k, v, mask=None):
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None)
+""",
+}
+
+
+@pytest.mark.parametrize(
+    ("style", "old", "new", "mistakes"),
+    [
+        ("matrices", "", "", ()),
+        ("matrices", "self.W_V))", "self.W_K))", ("values from the keys",)),
+        ("matrices", "logsumexp(-1,", "logsumexp(-2,", ("softmax over queries",)),
+        ("matrices", "bhqk,bkhd->bqhd", "bhkq,bkhd->bqhd", ("weights transposed",)),
+        ("cap", "", "", ()),
+        ("cap", "** 0.5", "", ("scale by d_k",)),
+        ("cap", "self.final(context)", "context", ("output projection not used",)),
+        ("cap", "torch.bmm(weights, v)", "torch.bmm(weights.transpose(1, 2), v)", ("weights transposed",)),
+        ("numpy", "", "", ()),
+        ("numpy", "x @ self.Wv", "x @ self.Wk", ("values from the keys",)),
+        ("loops", "", "", ()),
+        ("loops", "i + 1", "i + 2", ("causal mask off by one (future)",)),
+        ("loops", "else k", "else q", ("keys from the queries",)),
+        ("mask", "", "", ()),
+        ("mask", ".eq(0)", "", ("mask inverted",)),
+        ("mask", "softmax(-1)", "half().softmax(-1).float()", ()),
+        ("mask", "** 0.5\n", "\n", ("scale by d_k",)),
+        ("mask", "-1e9)\n    weights = scores.softmax(-1)", "0)\n    weights = scores.softmax(-2)",
+         ("masked scores become 0", "softmax over queries")),
+        ("mask", "scores.softmax(-1)", "scores if mask is None else scores.softmax(-1)", None),
+        ("kernel", "", "", ()),
+        ("kernel", "mask is None", "mask is None, scale=1.0", None),
+    ],
+)  # fmt: skip
+def test_verdicts_of_further_styles(style, old, new, mistakes, tmp_path):
+    """None: not compared."""
+    code = _CODE[style]
+    assert code.count(old) == 1 or not old
+    (tmp_path / "code.py").write_text(code.replace(old, new) if old else code, encoding="utf-8")
+    module, _ = load_module(tmp_path / "code.py", "", str(tmp_path))
+    diagnosis = examine(getattr(module, "Attention" if style in ("matrices", "cap", "numpy") else "attention"))
+    expected = NOT_COMPARED if mistakes is None else WRONG if mistakes else EQUAL
+    assert (diagnosis.verdict, diagnosis.mistakes) == (expected, mistakes or ()), diagnosis.unknown
+
+
+class FailsWithHeads(nn.Module):
+    """With several heads this raises an error; one head hides it."""
+
+    def __init__(self, dim, num_heads=4):
+        super().__init__()
+        self.heads, self.qkv = num_heads, nn.Linear(dim, 3 * dim)
+
+    def forward(self, x):
+        b, t, c = x.shape
+        q, k, v = (y.view(b, self.heads, t, c // self.heads) for y in self.qkv(x).chunk(3, dim=-1))
+        return attend(q, k, v).reshape(b, t, c)
+
+
+def test_one_head_is_not_enough_for_equal():
+    assert examine(FailsWithHeads).verdict is not EQUAL
+
+
+class FlagNeedsMask(nn.Module):
+    """Its causal flag does nothing without its mask."""
+
+    def forward(self, query, key, value, causal=False, causal_mask=None):
+        if causal and causal_mask is not None:
+            return attend(query, key, value, causal_mask)
+        return attend(query, key, value)
+
+
+def test_causal_flag_that_needs_a_mask_is_no_mistake():
+    assert "named causal but not causal" not in examine(FlagNeedsMask).mistakes
+
+
+class LuongAttention(nn.Module):
+    def forward(self, query, keys, values):
+        return (query @ keys.transpose(-2, -1)).softmax(-1) @ values
+
+
+def test_attention_that_is_published_without_a_scale_is_not_called_wrong():
+    assert examine(LuongAttention).verdict is NOT_COMPARED

@@ -1,18 +1,18 @@
 """Comparison by outputs only, for functions of q, k and v whose operations cannot be recorded (loops over numbers)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import product
+from typing import Any
 
 import numpy as np
 
+from peasy.errors import PeasyError
 from peasy.formula.attention import attend
 from peasy.formula.normalise import NORMALISATIONS, Normalisation, softmax
 from peasy.formula.step import Namespace
 from peasy.verification.implementation.core import Array
 from peasy.verification.implementation.forms import Attempt
 from peasy.verification.implementation.judgement import Judgement
-
-_SCALES = {"": -0.5, "no scale": 0.0, "scale by d_k": -1.0, "scale multiplied": 0.5}
 
 
 def _softmax_over_queries(xp: Namespace, masked: Array) -> Array:
@@ -22,20 +22,51 @@ def _softmax_over_queries(xp: Namespace, masked: Array) -> Array:
 _NORMALISATIONS = {
     "": NORMALISATIONS["softmax"],
     "softmax over queries": Normalisation("columns", "%s", "Softmax of each column.", _softmax_over_queries),
+    "no softmax": NORMALISATIONS["none"],
+    "sum instead of softmax": NORMALISATIONS["sum"],
 }
+_DIAGONALS = {"": 0, "causal mask off by one (future)": 1, "causal mask off by one (self)": -1}
 
 
 def judge_by_output(attempt: Attempt, found: Judgement) -> bool:
-    """Compare the result with the formula and with known mistakes of it; False if q, k and v are not its inputs."""
+    """Compare the result with the formula and with known mistakes of it; False if q, k and v are not its inputs.
+
+    A causal flag is set, too: then only causal results count.
+    """
     by_role = {role: name for name, role in attempt.roles.items()}
     subject = attempt.subject
     if not {"query", "key", "value"} <= set(by_role):
         return False
-    arrays = subject.plain()
     q, k, v = (subject.inputs[by_role[role]].astype(np.float64) for role in ("query", "key", "value"))
     if q.shape[-1:] != k.shape[-1:] or k.shape[:-1] != v.shape[:-1] or q.ndim != k.ndim or q.ndim < 2:
         return False
-    for names, causal, context in _variants(q, k, v):
+    if not _compared(attempt, {}, (q, k, v), (False, True), found):
+        return False
+    found.convention("compared by its output only: its operations cannot be recorded")
+    for name in attempt.flag_names:
+        if _compared(attempt, {name: True}, (q, k, v), (True,), found):
+            found.convention(f"{name}=True is causal")
+        elif _compared(attempt, {name: True}, (q, k, v), (False,), Judgement()):
+            found.mistake("named causal but not causal")
+        else:
+            found.not_understood(f"With {name}=True it gives numbers that are not known here.")
+    large = {by_role["query"]: subject.inputs[by_role["query"]] * np.float32(1e4)}
+    try:
+        finite = all(np.isfinite(array).all() for array in subject.plain(large))
+    except OverflowError:
+        finite = False
+    if not finite:
+        found.caution("exp without maximum")
+    return True
+
+
+def _compared(
+    attempt: Attempt, constants: Mapping[str, Any], inputs: tuple[Array, Array, Array], causal: tuple[bool, ...],
+    found: Judgement,
+) -> bool:  # fmt: skip
+    """Note what the results equal: the formula, or the formula with known mistakes; False if nothing known."""
+    arrays = attempt.subject.plain(constants=constants)
+    for names, is_causal, context in _variants(*inputs, causal):
         for array in arrays:
             if array.shape != context.shape:
                 continue
@@ -45,27 +76,32 @@ def judge_by_output(attempt: Attempt, found: Judgement) -> bool:
                     found.mistake(name)
                 found.compared += not names
                 found.difference = max(found.difference, difference)
-                found.convention("always causal" if causal else "bidirectional")
-                found.convention("compared by its output only: its operations cannot be recorded")
+                if not constants:
+                    found.convention("always causal" if is_causal else "bidirectional")
                 return True
     return False
 
 
-def _variants(q: Array, k: Array, v: Array) -> Iterator[tuple[list[str], bool, Array]]:
+def _variants(q: Array, k: Array, v: Array, causal: tuple[bool, ...]) -> Iterator[tuple[list[str], bool, Array]]:
     """Yield results of the formula with at most two known mistakes: their names, whether it is causal, the context."""
-    swaps = {"": (q, k, v)}
-    if v.shape == k.shape:
-        swaps["keys and values swapped"] = q, v, k
-    if q.shape == k.shape:
-        swaps["KQᵀ instead of QKᵀ"] = k, q, v
-    rows = []
-    for (scale, power), over, (swap, arrays), causal in product(
-        _SCALES.items(), _NORMALISATIONS, swaps.items(), (False, True)
-    ):
-        names = [name for name in (swap, scale, over) if name]
-        rows.append((len(names), names, power, over, arrays, causal))
-    for count, names, power, over, (a, b, c), causal in sorted(rows, key=lambda row: row[0]):
-        if count > 2:
-            continue
-        steps = attend(a, b, c, scale=float(q.shape[-1] ** power), causal=causal, normalise=_NORMALISATIONS[over])
-        yield names, causal, np.asarray(steps.context)
+    scales = {"": -0.5, "no scale": 0.0, "scale by d_k": -1.0, "scale multiplied": 0.5}
+    numbers = {name: float(q.shape[-1] ** power) for name, power in scales.items()}
+    numbers["scale by number of tokens"] = float(q.shape[-2] ** -0.5)
+    operands = {
+        "": (q, k, v), "keys and values swapped": (q, v, k), "KQᵀ instead of QKᵀ": (k, q, v),
+        "keys from the queries": (q, q, v), "queries from the keys": (k, k, v), "keys from the values": (q, v, v),
+        "values from the keys": (q, k, k), "values from the queries": (q, k, q),
+    }  # fmt: skip
+    rows = [
+        ([name for name in names if name], *names, is_causal)
+        for *names, is_causal in product(operands, numbers, _NORMALISATIONS, _DIAGONALS, causal)
+        if sum(map(bool, names)) <= 2 and (is_causal or not names[-1])
+    ]
+    ones = np.ones((q.shape[-2], k.shape[-2]), bool)
+    for names, operand, scale, over, diagonal, is_causal in sorted(rows, key=lambda row: len(row[0])):
+        mask = np.tril(ones, k.shape[-2] - q.shape[-2] + _DIAGONALS[diagonal]) if is_causal else None
+        try:
+            steps = attend(*operands[operand], scale=numbers[scale], mask=mask, normalise=_NORMALISATIONS[over])
+        except (PeasyError, ValueError):
+            continue  # other lengths, or a sum of 0
+        yield names, is_causal, np.asarray(steps.context)

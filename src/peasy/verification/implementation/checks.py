@@ -1,25 +1,27 @@
 """Further calls after the first: other lengths, grouped heads, the causal flag, fully masked rows, a KV cache."""
 
 import inspect
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from peasy.verification.implementation.arguments import seeded_array
+from peasy.verification.implementation.arguments import seeded_array, source_of
 from peasy.verification.implementation.core import Array, find_cores
+from peasy.verification.implementation.creation import is_module
 from peasy.verification.implementation.forms import Attempt
 from peasy.verification.implementation.judge import judge
 from peasy.verification.implementation.judgement import Context, Judgement, place_of
 from peasy.verification.implementation.masks import builder_place, judge_pattern, mask_place
-from peasy.verification.implementation.names import role_of
+from peasy.verification.implementation.names import projection_role, role_of
 from peasy.verification.implementation.reading import Reading, read_cores
 from peasy.verification.implementation.repeated_call import RepeatedCall, quiet
-from peasy.verification.implementation.trace import leaves
+from peasy.verification.implementation.sources import idle_weights
+from peasy.verification.implementation.trace import PRODUCTS, leaves
 
 _PREFIX = 3
-_OUTPUT_LAYERS = ("out_proj", "o_proj", "wo", "w_o", "c_proj", "to_out", "out", "output", "proj", "fc_out")
 TILED = "query heads that share a key head are not neighbours (tiled)"
 """A convention of a class whose own weights fit it; a mistake for weights from elsewhere."""
 
@@ -106,6 +108,7 @@ def check_groups(attempt: Attempt, reading: Reading, context: Context, found: Ju
 
 def check_causal_flag(attempt: Attempt, found: Judgement, seed: int) -> str:
     """Call with the causal flag set; return what was tried."""
+    code = attempt.module.forward if is_module(attempt.module) else attempt.module
     for name in attempt.flag_names:
         subject = _changed(attempt.subject, attempt.subject.inputs, {name: True})
         reading = _read(subject, seed)
@@ -118,8 +121,9 @@ def check_causal_flag(attempt: Attempt, found: Judgement, seed: int) -> str:
             longer = _with_more_keys(attempt, reading, seed, {name: True})
             if longer is not None and (other := _read(longer, seed)) is not None and other.attended:
                 _check_alignment(longer, other, found)
-        if attempt.mask_names and name == "is_causal":  # as in torch, a hint that the given mask is causal
-            found.cautions |= inner.mistakes
+        masks = "|".join(map(re.escape, attempt.mask_names))
+        if masks and (name == "is_causal" or re.search(rf"\b{name} and\b.*\b({masks})\b", source_of(code))):
+            found.cautions |= inner.mistakes if name == "is_causal" else {}  # as in torch: the mask decides
             inner.mistakes.clear()
         found.take(inner)
         return "the causal flag"
@@ -144,14 +148,20 @@ def check_masked_rows(subject: RepeatedCall, name: str, convention: Any, mask: A
 
 
 def check_output_projection(attempt: Attempt, reading: Reading, found: Judgement) -> None:
-    """A layer whose name says output projection must be used."""
-    used = {root.partition(":")[2] for op in reading.trace.ops for root in op.roots}
-    for name in attempt.subject.parameters:
-        if not name.endswith("weight") or name in used:
-            continue
-        last = [part for part in name.split(".") if part != "weight"][-1:]
-        if last and last[0].lower() in _OUTPUT_LAYERS:
+    """A layer that is named as the output projection must be used; of another one nothing is known."""
+    trace, after = reading.trace, {reading.core.context.index}
+    for op in trace.ops[reading.core.context.index + 1 :]:
+        if any(source in after for source, _ in op.inputs):
+            after.add(op.index)
+    if not any(source is not None and source[0] in after for _, source in trace.results):
+        return
+    projected = any(trace.ops[index].name in PRODUCTS for index in after - {reading.core.context.index})
+    for name in idle_weights(reading, attempt.subject.weights):
+        part, role = name.removesuffix(".weight").rpartition(".")[2].lower(), projection_role([name])
+        if role == "output" or part == "proj":
             found.mistake("output projection not used")
+        elif role == "" and not projected and attempt.subject.weights[name] == (attempt.sizes.d_model,) * 2:
+            found.not_understood(f"{name} has no effect, and nothing follows the heads: an output projection?")
 
 
 def check_cache(attempt: Attempt, reading: Reading, found: Judgement, seed: int) -> str:

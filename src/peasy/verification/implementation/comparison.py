@@ -8,11 +8,14 @@ import numpy as np
 
 from peasy.formula.attention import attend
 from peasy.verification.implementation.core import NO_TOKEN, Array, Core
-from peasy.verification.implementation.judgement import TOLERANCE, Judgement
+from peasy.verification.implementation.judgement import Judgement, tolerance_of
 from peasy.verification.implementation.lineage import first_mixing_op
 from peasy.verification.implementation.reading import Reading
 from peasy.verification.implementation.repeated_call import RepeatedCall
 from peasy.verification.implementation.trace import in_library_of, to_float
+
+_SOME_ROWS = 0.2
+"""A wrong merge of heads mixes most rows; fewer that seem mixed are rounding of large numbers."""
 
 
 def compare(reading: Reading, found: Judgement) -> None:
@@ -38,10 +41,11 @@ def compare(reading: Reading, found: Judgement) -> None:
     steps = attend(query, key, values, scale=factor, bias=added, mask=allowed, softcap=reading.softcap)
     weights = np.asarray(steps.weights)[..., 0, :keys].reshape(core.shape)
     context = np.asarray(steps.context).reshape(count, queries, -1)
-    actual = _context_rows(reading)
-    error = max(_distance(weights, core.weights), _distance(context, actual))
+    known = reading.allowed.any(axis=-1)  # what a fully masked row gives is not defined
+    pairs = ((weights, core.weights), (context, _context_rows(reading)))
+    error = max(_distance(expected[known], actual[known]) for expected, actual in pairs)
     found.difference = max(found.difference, error)
-    if error <= TOLERANCE:
+    if error <= tolerance_of(reading):
         found.compared += 1
     else:
         found.not_understood(f"Its weights or its context differ from the formula by {error:.1e}.")
@@ -94,7 +98,7 @@ def judge_output(
         return
     times = reading.core.spread(reading.query_times, tuple(reading.core.context.outputs[0].shape))
     mixing = first_mixing_op(reading.trace, reading.core.context, times, len(reading.trace.ops))
-    if mixing is not None and (reached != NO_TOKEN).any():
+    if mixing is not None and (reached != NO_TOKEN).any() and (reached != expected).mean() > _SOME_ROWS:
         found.mistake("heads merged without transpose", mixing.place)
     elif (reached == NO_TOKEN).any():
         found.not_understood("A part of its result does not depend on the context.")
@@ -153,6 +157,7 @@ def _context_tokens(subject: RepeatedCall, reading: Reading, codes: Array, numbe
 
 
 def _shift_rows(core: Core, chosen: Array, seed: int, result: Any) -> Any:
-    """Return the context with noise added to some rows."""
+    """Return the context with noise added to some rows, as large as its own numbers."""
     noise = np.random.default_rng([seed, 5]).normal(0, 1, tuple(result.shape))
+    noise *= max(1.0, float(np.abs(np.nan_to_num(to_float(result))).max()))
     return result + in_library_of(result, noise * core.spread(chosen, tuple(result.shape)))

@@ -17,7 +17,7 @@ from peasy.verification.implementation.arguments import SIZES, Sizes, required_s
 from peasy.verification.implementation.by_output import judge_by_output
 from peasy.verification.implementation.call_text import CallFailure, call_not_found, failure
 from peasy.verification.implementation.calls import attempts
-from peasy.verification.implementation.catalogue import finding
+from peasy.verification.implementation.catalogue import MISTAKES, finding
 from peasy.verification.implementation.checks import (
     TILED,
     check_cache,
@@ -86,15 +86,17 @@ def examine(target: Any, name: str = "", *, file: str = "", call: str | None = N
     given = None if expected is None else read_expected(expected)
     state = Examination(target, name, file or _file_of(target), call, scope, seed, notes=list(notes or ()))
     best: Diagnosis | None = None
-    axes, start = 0, time.process_time()
+    axes, mixed, start = 0, 0, time.process_time()
     for number, attempt in enumerate(islice(_attempts(state, SIZES[0]), _MAX_ATTEMPTS)):
         if given is not None:
             _explain_expected(state, attempt, *given)
         found = _judge_attempt(state, attempt)
+        if not state.call and (failed := _failed_with_more_heads(state, attempt)):
+            found.not_understood(f"Only one head was compared; with more it fails: {failed}.")
         diagnosis = _diagnosis(state, attempt, found)
-        if diagnosis.verdict == EQUAL and found.axes < axes:
-            continue  # an axis by number, as in softmax(1), means another one without the batch
-        axes = max(axes, found.axes)
+        if diagnosis.verdict == EQUAL and (found.axes < axes or found.heads < mixed):
+            continue  # an axis by number, as in softmax(1), means another one without the batch; one head mixes nothing
+        axes, mixed = max(axes, found.axes), max(mixed, found.heads * found.mixed)
         if diagnosis.verdict != NOT_COMPARED:
             return _with_more_sizes(state, attempt, found)
         best = best or diagnosis
@@ -170,6 +172,15 @@ def _judge_attempt(state: Examination, attempt: Attempt, seed: int = 0) -> Judge
     return found
 
 
+def _failed_with_more_heads(state: Examination, attempt: Attempt) -> str:
+    """Return how a call with several heads failed, if this one was made with one head instead; else ""."""
+    heads = (p.name for p in signature_of(state.target) if role_of(p.name, True) == "heads")
+    name = next(heads, "") if inspect.isclass(state.target) else ""
+    if not name or not re.search(rf"\b{name}=1\b", attempt.subject.text):
+        return ""
+    return next((one.summary() for one in state.failures if re.search(rf"\b{name}=(?!1\b)\d", one.call)), "")
+
+
 def _judge_positions(subject: Any, reading: Reading, found: Judgement) -> None:
     """Positions in queries and keys must be relative, as rotary ones are."""
     text = "positions in queries and keys (rotary)"
@@ -190,6 +201,8 @@ def _more_calls(state: Examination, attempt: Attempt, reading: Reading, context:
         check_cache(attempt, reading, found, state.seed),
     ]
     state.checks += [text for text in tried if text]
+    if not tried[-1] and {"cache", "past_key"} & {role_of(p.name) for p in attempt.parameters}:
+        state.notes.append("Its cache was not tried: the form in which it is passed is not known here.")
 
 
 def _in_peasy(error: BaseException) -> bool:
@@ -223,7 +236,7 @@ def _context(state: Examination, attempt: Attempt) -> Context:
         roles = dict.fromkeys(roles, "")  # a switch decides whether keys and values are those of the arguments
     if "x" in attempt.roles.values() and sources:
         roles = {name: "query" if attempt.roles[name] == "x" else role for name, role in roles.items()}
-    names = tuple(attempt.subject.parameters)
+    names = tuple(attempt.subject.weights)
     words = f"{state.name} {type(attempt.module).__name__ if is_module(attempt.module) else ''}".lower()
     free = "t5" in words
     unscaled = _why_unscaled(state)
@@ -233,6 +246,8 @@ def _context(state: Examination, attempt: Attempt) -> Context:
 
 def _why_unscaled(state: Examination) -> str:
     """Return why code may leave the scale to others: its caller scales, or the file has a scaled version; else ""."""
+    if re.search("luong", state.name, re.I):
+        return "its name says Luong's attention, which is published so"
     if re.search(r"cos(ine)?_?sim", f"{Path(state.file).stem} {state.name}", re.I):
         return "its name says cosine similarity, of queries and keys whose length its caller makes 1"
     for node, source in definitions(Path(state.file)):
@@ -309,9 +324,10 @@ def _judge_mask_argument(
     if trial.obeyed:
         label = "mask" if role == "mask" else "padding"
         state.checks.append("a mask" if role == "mask" else "a padding mask")
-        found.convention(f"{label}: {trial.convention.summary}")
+        replaces = "; it takes the place of the mask of the call without it" if trial.replaces else ""
+        found.convention(f"{label}: {trial.convention.summary}{replaces}")
         check_masked_rows(attempt.subject, name, trial.convention, trial.mask, found)
-        declared = declared_mask_meaning(state.target, state.file, name)
+        declared = declared_mask_meaning(state.target, state.file, name, state.namespace)
         if declared is not None and trial.convention.true_attends is (not declared):
             state.inverted = True
     else:
@@ -331,13 +347,14 @@ def _judge_masked_call(state: Examination, attempt: Attempt, trial: MaskTrial, f
     reading = read_cores(subject, trace, find_cores(trace)[:1], state.seed)[0]
     inner = Judgement()
     judge(subject, reading, _context(state, attempt), inner)
+    before = set(found.mistakes)
     found.take(inner)
     if "t" not in trial.convention.shape:
         found.unknown += [text for text in inner.unknown if text not in found.unknown]
     if state.inverted:
         found.mistake("mask inverted", mask_place(reading))
         state.inverted = False
-    if trial.obeyed or inner.mistakes:
+    if trial.obeyed or set(inner.mistakes) - before:
         return
     if trial.other_sequence:
         found.mistake("mask of another sequence", mask_place(reading))
@@ -427,7 +444,7 @@ def _diagnosis(state: Examination, attempt: Attempt, found: Judgement) -> Diagno
         )
         found.mistakes.clear()
     verdict = WRONG if found.mistakes else NOT_COMPARED if found.unknown or not found.compared else EQUAL
-    findings = [finding(name, place, state.file) for name, place in found.mistakes.items()]
+    findings = [finding(name, found.mistakes[name], state.file) for name in MISTAKES if name in found.mistakes]
     findings += [finding(name, place, state.file) for name, place in found.cautions.items()]
     kind = "class" if inspect.isclass(state.target) else "module" if is_module(state.target) else "function"
     return Diagnosis(

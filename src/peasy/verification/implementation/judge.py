@@ -16,6 +16,7 @@ def judge(subject: RepeatedCall, reading: Reading, context: Context, found: Judg
     if understood or tokens.mistakes:
         judge_sources(reading, context, found)
     found.take(tokens)
+    found.heads, found.mixed = max(found.heads, reading.core.shape[0]), found.mixed or tokens.mixed
     for text in tokens.unknown:
         found.not_understood(text)
     if not understood:

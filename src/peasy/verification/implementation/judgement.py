@@ -1,8 +1,10 @@
 """Judgement of a call so far: mistakes with their line, conventions, and what is not understood."""
 
+import ast
 import linecache
 import re
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -10,8 +12,8 @@ from peasy.verification.implementation.core import Array
 from peasy.verification.implementation.reading import Reading
 from peasy.verification.implementation.trace import Op, Place
 
-TOLERANCE = 2e-4
-"""Of float32 results of order 1."""
+TOLERANCE, _HALF_TOLERANCE = 2e-4, 1e-2
+"""Of results of order 1, in float32 and in half precision."""
 
 
 @dataclass
@@ -26,6 +28,10 @@ class Judgement:
     compared: int = 0
     axes: int = 0
     """Axes of the inputs, where each row of queries, keys and values belongs to one token of them."""
+    heads: int = 0
+    """Matrices of scores of the call."""
+    mixed: bool = False
+    """Whether some row of queries, keys or values belongs to several tokens."""
 
     def mistake(self, name: str, place: Place | None = None) -> None:
         """Add a mistake once; the first place counts."""
@@ -62,7 +68,7 @@ class Context:
     named_causal: bool = False
     free_scale: bool = False
     function: bool = False
-    parameter_names: tuple[str, ...] = ()
+    weights: tuple[str, ...] = ()
     why_unscaled: str = ""
     scale_argument: bool = False
 
@@ -72,10 +78,16 @@ def place_of(op: Op | None) -> Place | None:
     return None if op is None else op.place
 
 
-def close_to(a: Array, b: Array) -> bool:
-    """Return whether two arrays are equal up to the rounding of float32."""
+def tolerance_of(reading: Reading) -> float:
+    """Return the tolerance of the precision in which the weights are computed."""
+    half = any("float16" in str(getattr(op.outputs[0], "dtype", "")) for op in reading.core.path if op.outputs)
+    return _HALF_TOLERANCE if half else TOLERANCE
+
+
+def close_to(a: Array, b: Array, tolerance: float = TOLERANCE) -> bool:
+    """Return whether two arrays are equal up to rounding, by default that of float32."""
     a, b = np.nan_to_num(a), np.nan_to_num(b)
-    return a.shape == b.shape and bool(np.all(np.abs(a - b) <= TOLERANCE * max(1.0, float(np.abs(a).max()))))
+    return a.shape == b.shape and bool(np.all(np.abs(a - b) <= tolerance * max(1.0, float(np.abs(a).max()))))
 
 
 def heads_of(reading: Reading) -> Array | None:
@@ -93,11 +105,37 @@ def heads_of(reading: Reading) -> Array | None:
     return np.array(groups) if len({len(each) for each in groups}) == 1 else None
 
 
+def function_source(place: Place | None) -> str:
+    """Return the statements of the innermost function around a line, without comments and docstrings."""
+    return "\n".join(
+        ast.unparse(each) for node in _around(place, ast.FunctionDef)[-1:] for each in node.body
+        if not (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant))
+    )  # fmt: skip
+
+
+def statement(place: Place | None) -> str:
+    """Return the whole statement that a line belongs to."""
+    return "".join(ast.unparse(node) for node in _around(place, ast.stmt)[-1:])
+
+
+def _around(place: Place | None, kind: type[ast.AST]) -> list[Any]:
+    """Return the statements of a kind around a line, the innermost last."""
+    try:
+        tree = ast.parse("".join(linecache.getlines(place.file))) if place else ast.Module([], [])
+    except SyntaxError:
+        return []
+    nodes: list[Any] = [node for node in ast.walk(tree) if place and isinstance(node, kind)]
+    found = [node for node in nodes if place and node.lineno <= place.line <= (node.end_lineno or 0)]
+    return sorted(found, key=lambda node: node.lineno)
+
+
 def line_that_sets(place: Place | None, used: str, value: str) -> Place | None:
-    """Return the one line of a file that gives a name its value, if the name is used in this line; else None."""
+    """Return the one line of a class, or of a file, that gives a name its value, if this line uses it; else None."""
     for name in re.findall(used, place.code) if place else ():
         made, file = re.compile(rf"\s*{re.escape(name)}\s*=(?!=){value}"), place.file if place else ""
-        lines = [number for number, line in enumerate(linecache.getlines(file), 1) if made.match(line)]
+        around = _around(place, ast.ClassDef) if name.startswith("self.") else []
+        start, end = (around[-1].lineno, around[-1].end_lineno or 0) if around else (1, len(linecache.getlines(file)))
+        lines = [number for number in range(start, end + 1) if made.match(linecache.getline(file, number))]
         if len(lines) == 1:
             return Place(file, lines[0])
     return None

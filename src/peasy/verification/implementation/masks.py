@@ -1,9 +1,10 @@
 """Masks: the pattern that a call has by itself, and what a mask argument does."""
 
 import ast
+import contextlib
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from peasy.verification.implementation.judgement import Judgement, place_of
 from peasy.verification.implementation.loading import definitions
 from peasy.verification.implementation.reading import Reading
 from peasy.verification.implementation.repeated_call import RepeatedCall
-from peasy.verification.implementation.trace import Op, Place
+from peasy.verification.implementation.trace import Op, Place, to_float
 
 _FILLS = ("masked_fill", "where", "add", "mul", "sub", "baddbmm", "copy", "tril", "triu", "index_put", "assemble")
 
@@ -61,6 +62,8 @@ def builder_place(subject: RepeatedCall, reading: Reading) -> Place | None:
 
 def judge_pattern(subject: RepeatedCall, reading: Reading, named_causal: bool, found: Judgement) -> str:
     """Judge the mask that a call without a mask argument has by itself; return its kind."""
+    if "weights transposed" in found.mistakes:
+        return ""  # so is the mask
     kind = _pattern_kind(reading)
     replaced = reading.replaced is not None and bool(reading.replaced.any())
     if replaced and not found.mistakes:
@@ -103,7 +106,7 @@ def _pattern_kind(reading: Reading) -> str:
     }.items():  # fmt: skip
         if np.array_equal(mask, pattern):
             return name
-    if np.array_equal(mask, np.triu(ones, keys - queries + 1)):
+    if any(np.array_equal(mask, np.triu(ones, keys - queries + ahead)) for ahead in (1, 2)):
         return "inverted"
     return _window_kind(mask)
 
@@ -208,6 +211,7 @@ class MaskTrial:
     convention: MaskConvention
     constants: dict[str, Any]
     allowed: Array
+    alone: Array
     weights: Array
     mask: Array
     batch: Array
@@ -216,8 +220,16 @@ class MaskTrial:
     @property
     def obeyed(self) -> bool:
         """True if exactly the masked keys have no weight, in rows that are not masked altogether."""
-        rows = self.allowed.any(axis=-1)
-        return np.array_equal((self.weights > 1e-7)[rows], self.allowed[rows])
+        return self._is_pattern(self.allowed) or self.replaces
+
+    @property
+    def replaces(self) -> bool:
+        """True if a mask of queries and keys takes the place of the mask that the call has by itself."""
+        return "q" in self.convention.shape and not self._is_pattern(self.allowed) and self._is_pattern(self.alone)
+
+    def _is_pattern(self, allowed: Array) -> bool:
+        rows = allowed.any(axis=-1)
+        return np.array_equal((self.weights > 1e-7)[rows], allowed[rows])
 
     @property
     def other_sequence(self) -> bool:
@@ -246,7 +258,7 @@ def mask_trials(subject: RepeatedCall, reading: Reading, name: str, role: str, s
         allowed = convention.restrict(mask)[
             at[:, :, None], reading.query_times[:, :, None], reading.key_times[:, None, :]
         ]
-        allowed = np.where(known, allowed, True) & open_before
+        alone = np.where(known, allowed, True)
         value = subject.as_argument(convention.encode(mask))
         before = dict(subject.constants)
         subject.constants[name] = value
@@ -260,10 +272,10 @@ def mask_trials(subject: RepeatedCall, reading: Reading, name: str, role: str, s
         if cores and cores[0].shape == reading.core.shape:
             weights = np.nan_to_num(cores[0].weights, nan=1.0)
             changed = not np.allclose(weights, reading.core.weights, atol=1e-6)
-            yield MaskTrial(convention, {name: value}, allowed, weights, mask, at[:, 0], changed)
+            yield MaskTrial(convention, {name: value}, alone & open_before, alone, weights, mask, at[:, 0], changed)
 
 
-def declared_mask_meaning(target: Any, file: str, name: str) -> bool | None:
+def declared_mask_meaning(target: Any, file: str, name: str, namespace: Mapping[str, Any]) -> bool | None:
     """Return whether True or 1 in a mask means "may attend": from docstrings, names, and masks that the file builds.
 
     If the parameter has an entry of its own in a docstring, only that is read: other lines may be about another mask.
@@ -284,19 +296,32 @@ def declared_mask_meaning(target: Any, file: str, name: str) -> bool | None:
     if name.lower() in ("hide", "hidden_mask"):
         return False
     named = name.lower() in ("visible", "allowed", "may_look", "keep", "valid")
-    return True if named else _built_mask_meaning(target, file)
+    return True if named else _built_mask_meaning(target, file, namespace)
 
 
-def _built_mask_meaning(target: Any, file: str) -> bool | None:
+def _built_mask_meaning(target: Any, file: str, namespace: Mapping[str, Any]) -> bool | None:
     """Return the meaning of causal masks that functions of the file build for others: tril = may attend."""
     own, meanings = source_of(target), set()
     for node, source in definitions(Path(file)) if own else ():
         builds = isinstance(node, ast.FunctionDef) and "mask" in node.name.lower() and len(source) < 1500
         if builds and node.name not in own:
+            made = _causal_mask_of(namespace.get(node.name))
+            if made is not None:
+                meanings.add(made)
+                continue
             for line in re.findall(r"[^\n]*\btri[lu]\s*\([^\n]*(?:\n[^\n]*)?", source):
-                inverted = bool(re.search(r"==\s*0|~|1\s*-|1\.0\s*-|logical_not|-inf|-1e", source))
+                inverted = bool(re.search(r"==\s*(0|False)|eq\(0|~|<\s*1|1(\.0)?\s*-|_not|invert|-inf|-1e", source))
                 meanings.add(("tril" in line) != inverted)
     return meanings.pop() if len(meanings) == 1 else None
+
+
+def _causal_mask_of(function: Any) -> bool | None:
+    """Return whether a function of a number of tokens makes a causal mask in which 1 means "may attend"."""
+    ones = np.ones((5, 5))
+    with contextlib.suppress(Exception):
+        mask = to_float(function(5)).reshape(5, 5)
+        return {np.tril(ones).tobytes(): True, np.triu(ones, 1).tobytes(): False}[mask.tobytes()]
+    return None
 
 
 def _mask_pattern(reading: Reading) -> Array | None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from peasy.verification.implementation.names import projection_role, role_of
 from peasy.verification.implementation.trace import (
     CONSTANT,
     INPUT,
@@ -249,15 +250,25 @@ def _traced_like(array: Any, other: Any) -> Any:
     return recorder._traced(np.asarray(array), recorder.source_of(np.asarray(array)))
 
 
+def is_weight(name: str) -> bool:
+    """Return whether an array of an object is a weight by its name: not one of keys or values, as in a cache."""
+    return bool(projection_role([name])) and role_of(name) not in ("query", "key", "value")
+
+
+def arrays_of(owner: Any) -> dict[str, np.ndarray]:
+    """Return the arrays that an object has as attributes."""
+    return {name: value for name, value in getattr(owner, "__dict__", {}).items() if type(value) is np.ndarray}
+
+
 def numpy_call(
     run: Callable[[Mapping[str, Any]], Any], inputs: Mapping[str, np.ndarray], constants: Mapping[str, Any],
     overrides: Mapping[int, Callable[[Any], Any]], parameters: Mapping[str, Any] | None = None, owner: Any = None,
 ) -> Trace:  # fmt: skip
     """Call NumPy code with traced arrays and record it; arrays of its `owner` are traced too: it may write to them."""
     recorder = NumpyRecorder(overrides)
-    own = [name for name, value in getattr(owner, "__dict__", {}).items() if type(value) is np.ndarray]
-    for name in own:
-        setattr(owner, name, recorder.wrap(getattr(owner, name), CONSTANT))
+    own = arrays_of(owner)
+    for name, array in own.items():
+        setattr(owner, name, recorder.wrap(array, PARAMETER if is_weight(name) else CONSTANT, name))
     values: dict[str, Any] = {name: recorder.wrap(array, INPUT, name) for name, array in inputs.items()}
     values |= {name: recorder.wrap(array, PARAMETER, name) for name, array in (parameters or {}).items()}
     try:

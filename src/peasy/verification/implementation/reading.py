@@ -187,7 +187,7 @@ def _find_normaliser(reading: Reading) -> None:
     if softmaxes:
         reading.normaliser = "softmax"
         _take_masked(reading, softmaxes[0])
-    elif exps and sums:
+    elif exps and (sums or any(op.name == "logsumexp" for op in path)):
         reading.normaliser = "softmax"
         _take_masked(reading, exps[0])
     elif exps:

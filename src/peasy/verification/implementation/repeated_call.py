@@ -29,6 +29,16 @@ class RepeatedCall:
     owner: Any = None
     statistics: dict[int, tuple[Any, Any]] = field(default_factory=dict, init=False)
 
+    @property
+    def weights(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of the weights, without biases and gains, by name."""
+        arrays = self.parameters
+        if self.library == "numpy":
+            from peasy.verification.implementation.numpy_trace import arrays_of, is_weight
+
+            arrays = arrays | {name: array for name, array in arrays_of(self.owner).items() if is_weight(name)}
+        return {name: tuple(array.shape) for name, array in arrays.items() if array.ndim > 1}
+
     def trace(self, inputs: Mapping[str, Array] | None = None, overrides: Overrides | None = None) -> Trace:
         """Call the code and record its operations."""
         if self.library == "numpy":

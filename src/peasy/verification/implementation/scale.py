@@ -1,10 +1,23 @@
 """Scale of the scores: right, a known mistake, learned, or published otherwise."""
 
+import linecache
+import re
+
 from peasy.verification.implementation.core import is_activation
-from peasy.verification.implementation.judgement import Context, Judgement, close_to, heads_of, line_that_sets, place_of
+from peasy.verification.implementation.judgement import (
+    Context,
+    Judgement,
+    close_to,
+    heads_of,
+    line_that_sets,
+    place_of,
+    statement,
+)
 from peasy.verification.implementation.lineage import number_of
 from peasy.verification.implementation.reading import Reading
-from peasy.verification.implementation.trace import Op
+from peasy.verification.implementation.trace import Op, Place
+
+_FACTORS = ("mul", "div")
 
 
 def judge_scale(reading: Reading, context: Context, found: Judgement) -> None:
@@ -44,10 +57,12 @@ def judge_scale(reading: Reading, context: Context, found: Judgement) -> None:
         found.convention(f"the scores are multiplied by {scale:.4g}, not by 1/√d_k = {d_key**-0.5:.4g}")
     elif scaled_late(reading):
         found.mistake("scale after softmax", place_of(late_scale_op(reading)))
-    elif name == "no scale" and _published_without_scale(reading):
+    elif name == "no scale" and not found.mistakes and _published_without_scale(reading):
         found.not_understood(f"{_published_without_scale(reading)} The formula has 1/√d_k = {d_key**-0.5:.4g}.")
     elif name == "scale multiplied" and context.scale_argument:
         found.not_understood("Its caller chooses the scale, by an argument whose meaning is not known here.")
+    elif name == "no scale" and _says_unscaled(core.scores.place):
+        found.not_understood("The scores are not scaled, and the code says so.")
     elif name == "no scale" and context.why_unscaled:
         found.not_understood(f"It does not scale, but {context.why_unscaled}.")
     elif name == "?":
@@ -73,6 +88,13 @@ def _published_without_scale(reading: Reading) -> str:
     return ""
 
 
+def _says_unscaled(place: Place | None) -> bool:
+    """Return whether a kernel gets a scale of 1, or a comment near its line says that nothing is scaled."""
+    near = linecache.getlines(place.file)[max(place.line - 8, 0) : place.line + 8] if place else []
+    comment = re.search(r"#.*(\bno|without|not?) +scal|#.*\bunscaled", "".join(near), re.I)
+    return bool(comment or re.search(r"\bscale=1(\.0)?\b", statement(place)))
+
+
 def _unknown_scores(reading: Reading, found: Judgement) -> None:
     names = [
         op.name.strip("_") for op in reading.core.path[1:] if reading.masked_op and op.index <= reading.masked_op.index
@@ -95,6 +117,7 @@ def _scale_name(reading: Reading, context: Context, scale: float) -> str:
         *(("scale by number of tokens", power) for time in {queries, keys} for power in (time**-0.5, 1 / time)),
         ("floor division", 1 / int(d_key**0.5)), ("power before division", 2 / d_key),
         ("power before division", 0.5 / d_key), ("scale multiplied", float(d_key)),
+        *(("scale multiplied", width**0.5) for width in widths),
         *(("scale by number of heads", power) for power in ((count**-0.5, 1 / count) if count > 1 else ())),
     ]  # fmt: skip
     for name, value in candidates:
@@ -104,10 +127,13 @@ def _scale_name(reading: Reading, context: Context, scale: float) -> str:
 
 
 def _scale_ops(reading: Reading) -> list[Op]:
-    """Return the multiplications and divisions by a number: on queries and keys, then on the scores."""
+    """Return the multiplications and divisions by a number: on queries and keys, then on the scores; no soft cap's."""
+    caps = [op.index for op in reading.core.path if op.name.rstrip("_") == "tanh"]
+    of_cap = {source for index in caps for source, _ in reading.trace.ops[index].inputs}
+    of_cap |= {op.index for op in reading.core.path if any(source in caps for source, _ in op.inputs)}
     on_scores = [
         op for op in reading.core.path
-        if op.name.rstrip("_") in ("mul", "div") and number_of(reading.trace, op) is not None
+        if op.name.rstrip("_") in _FACTORS and op.index not in of_cap and number_of(reading.trace, op) is not None
         and (reading.masked_op is None or op.index <= reading.masked_op.index)
     ]  # fmt: skip
     return [*reading.key_line.scale_ops, *reading.query_line.scale_ops, *on_scores]
@@ -124,7 +150,7 @@ def _floor_op(reading: Reading) -> Op | None:
 
 def _learned_scale(reading: Reading) -> bool:
     for op in reading.core.path:
-        if op.name.rstrip("_") in ("mul", "div"):
+        if op.name.rstrip("_") in _FACTORS:
             ops = (reading.trace.ops[source] for source, _ in op.inputs)
             others = [each.index for each in ops if not is_activation(each)]
             if any(root.startswith("parameter") for source in others for root in reading.trace.ops[source].roots):
@@ -134,18 +160,23 @@ def _learned_scale(reading: Reading) -> bool:
 
 def late_scale_op(reading: Reading) -> Op | None:
     """Return the first multiplication by a number after the softmax."""
-    last = reading.normaliser_ops[-1].index if reading.normaliser_ops else -1
+    last = reading.normaliser_ops[-1].index if reading.normaliser_ops else len(reading.trace.ops)
     late = [
         op for op in reading.core.path
-        if op.index > last and op.name.rstrip("_") in ("mul", "div") and number_of(reading.trace, op) is not None
+        if op.index > last and op.name.rstrip("_") in _FACTORS and number_of(reading.trace, op) is not None
     ]  # fmt: skip
     return late[0] if late else None
 
 
-def scaled_late(reading: Reading) -> bool:
-    """Return whether the weights are divided by √d_k, or by the root of the model width."""
+def late_factor(reading: Reading) -> float:
+    """Return the number of the first multiplication after the softmax; 1 if there is none."""
     op = late_scale_op(reading)
     number = None if op is None else number_of(reading.trace, op)
+    return 1.0 if number is None else number[0]
+
+
+def scaled_late(reading: Reading) -> bool:
+    """Return whether the weights are divided by √d_k, or by the root of the model width."""
     heads = heads_of(reading)
     widths = (reading.d_key, reading.d_key * (1 if heads is None else heads.shape[1]))
-    return number is not None and any(abs(number[0] - width**-0.5) < 1e-3 for width in widths)
+    return any(abs(late_factor(reading) - width**-0.5) < 1e-3 for width in widths)

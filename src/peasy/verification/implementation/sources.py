@@ -1,5 +1,7 @@
 """Queries, keys and values: their inputs and layers, their tokens, and which query heads share a key head."""
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from peasy.verification.implementation.core import NO_TOKEN, Array
@@ -75,13 +77,11 @@ def _layer_roles(reading: Reading, context: Context, found: Judgement) -> list[s
     if len({tuple(each) for each in names}) == 3:
         return roles if len({*roles} - {""}) == 3 else ["", "", ""]
     unused = {"query", "key", "value"} & {
-        projection_role([name])
-        for name in context.parameter_names
-        if name.endswith("weight") and name not in {n for each in names for n in each}
+        projection_role([name]) for name in context.weights if name not in {n for each in names for n in each}
     }
     if unused and all(roles):
         return roles
-    if len({tuple(each) for each in names}) == 2 and (idle := _idle_weights(reading, context)):
+    if len({tuple(each) for each in names}) == 2 and (idle := idle_weights(reading, context.weights)):
         found.not_understood(f"One layer makes two of queries, keys and values, and {', '.join(idle)} has no effect.")
     if names[1] == names[2]:
         return _slices(reading, names, found)
@@ -90,10 +90,9 @@ def _layer_roles(reading: Reading, context: Context, found: Judgement) -> list[s
     return ["", "", ""]
 
 
-def _idle_weights(reading: Reading, context: Context) -> list[str]:
+def idle_weights(reading: Reading, weights: Iterable[str]) -> list[str]:
     """Return the weights that no result depends on."""
     reached = {root for _, source in reading.trace.results if source for root in reading.trace.ops[source[0]].roots}
-    weights = [name for name in context.parameter_names if name.endswith("weight")]
     return [name for name in weights if f"{PARAMETER}:{name}" not in reached]
 
 
@@ -133,6 +132,7 @@ def judge_tokens(reading: Reading, found: Judgement) -> bool:
             found.not_understood(f"The {_PLURALS[part]} do not depend on an input.")
             return False
         if rows.mixed or not _covers_tokens(reading, part):
+            found.mixed = True
             op = _splitting_op(reading, part)
             if op is not None:
                 found.mistake("heads split by a wrong reshape", op.place)
@@ -146,6 +146,9 @@ def judge_tokens(reading: Reading, found: Judgement) -> bool:
             found.mistake("scores between heads", place_of(reading.core.scores))
         else:
             found.not_understood("There is only one query and one key.")
+        return False
+    if not _on_a_grid(reading):
+        found.not_understood("The tokens of one head are not those of an axis of the input, nor of a window.")
         return False
     if not _same_tokens(reading):
         found.not_understood("Keys and values of one column belong to different tokens.")
@@ -185,6 +188,16 @@ def _splitting_op(reading: Reading, part: str) -> Op | None:
         if mixing is not None:
             return mixing
     return None
+
+
+def _on_a_grid(reading: Reading) -> bool:
+    """Return whether the keys of each matrix are all combinations of some positions along each axis."""
+    key = reading.key
+    for row in key.tokens:
+        known = np.unique(row[row != NO_TOKEN])
+        if np.prod([len(np.unique(at)) for at in np.unravel_index(known, key.shape)]) != len(known):
+            return False
+    return True
 
 
 def _same_tokens(reading: Reading) -> bool:

@@ -1,11 +1,22 @@
 """Weights: softmax over the right axis, once, and what happens to them before the product with the values."""
 
+import re
+
 import numpy as np
 
 from peasy.verification.implementation.core import Array
-from peasy.verification.implementation.judgement import Judgement, close_to, line_that_sets, place_of
+from peasy.verification.implementation.judgement import (
+    Judgement,
+    close_to,
+    function_source,
+    line_that_sets,
+    place_of,
+    statement,
+    tolerance_of,
+)
+from peasy.verification.implementation.names import role_of
 from peasy.verification.implementation.reading import Reading, softmax_over
-from peasy.verification.implementation.scale import late_scale_op, scaled_late
+from peasy.verification.implementation.scale import late_factor, late_scale_op, scaled_late
 from peasy.verification.implementation.trace import Op, Place
 
 
@@ -48,10 +59,10 @@ def judge_weights(reading: Reading, found: Judgement) -> None:
     direct = reading.masked if reading.powers is None else reading.powers
     scores = np.where(np.isnan(direct), -np.inf, direct)
     first = weights if reading.normalised is None else reading.normalised
-    over = ""
+    over, tolerance = "", tolerance_of(reading)
     groups = _groups(reading)
     for name, numbers in groups.items():
-        if close_to(_with_extra(reading, scores, numbers, name), first):
+        if close_to(_with_extra(reading, scores, numbers, name), first, tolerance):
             over = name
             break
     softmaxes = [each for each in reading.normaliser_ops if "softmax" in each.name]
@@ -65,7 +76,9 @@ def judge_weights(reading: Reading, found: Judgement) -> None:
     if over == "queries" and not close_to(first, weights) and np.allclose(weights.sum(axis=-1), 1, atol=1e-5):
         found.not_understood("The softmax is over the queries, and the weights are divided by their sum over the keys.")
         return
-    if over != "keys":
+    if over == "queries" and _queries_written_first(reading):
+        found.mistake("weights transposed", place_of(reading.core.context))
+    if over != "keys" and (over != "queries" or "weights transposed" not in found.mistakes):
         names = {"queries": "softmax over queries", "heads": "softmax over heads", "batch": "softmax over the batch",
                  "heads of all sequences": "softmax over heads"}  # fmt: skip
         found.mistake(names.get(over, "softmax over all scores"), _softmax_place(_axis_op(reading)))
@@ -75,8 +88,14 @@ def judge_weights(reading: Reading, found: Judgement) -> None:
         found.caution("exp without maximum", op.place)
     if len(softmaxes) > 1 and reading.normalised is not None:
         found.mistake("double softmax", _softmax_place(softmaxes[1], True))
-    elif not close_to(first, weights) and over == "keys":
+    elif not close_to(first, weights, tolerance) and over == "keys":
         _judge_after_softmax(reading, first, found)
+
+
+def _queries_written_first(reading: Reading) -> bool:
+    """Return whether queries and keys exchanged their roles since the product: by the names in its statement."""
+    roles = [role_of(name) for name in re.findall(r"[^\W\d]\w*", statement(reading.core.scores.place))]
+    return reading.core.swapped and [role for role in roles if role in ("query", "key")][:1] == ["query"]
 
 
 def _axis_op(reading: Reading) -> Op:
@@ -92,7 +111,9 @@ def _softmax_place(op: Op, repeated: bool = False) -> Place | None:
     if made is not None:
         return made
     nested = repeated and op.place is not None and op.place.code.count("softmax") > 1
-    if op.callers and not nested and (repeated or any(word in op.callers[0].code for word in ("axis", "dim"))):
+    chosen_here = op.place is not None and re.search(r"(dim|axis) *= *-?\d|softmax\(.*, *-?\d", op.place.code)
+    of_caller = op.callers and not chosen_here and re.search("axis|dim", op.callers[0].code)
+    if op.callers and not nested and (repeated or of_caller):
         return op.callers[0]
     return op.place
 
@@ -112,17 +133,17 @@ def _with_extra(reading: Reading, scores: Array, groups: Array, name: str) -> Ar
 
 def _judge_after_softmax(reading: Reading, softmax: Array, found: Judgement) -> None:
     """Judge what happens to the weights after the softmax."""
-    weights = reading.core.weights
-    removed = (np.abs(weights) < 1e-9) & (softmax > 1e-9)
+    weights, removed = reading.core.weights, (np.abs(reading.core.weights) < 1e-9) & (softmax > 1e-9)
+    if scaled_late(reading):
+        found.mistake("scale after softmax", place_of(late_scale_op(reading)))
+        softmax = softmax * late_factor(reading)
     op = next((op for op in reading.core.path if op.index > reading.normaliser_ops[0].index
                and op.name.rstrip("_") in ("mul", "masked_fill", "where", "tril", "triu")), None)  # fmt: skip
     if removed.any() and close_to(np.where(removed, 0, softmax), weights):
         found.mistake("mask after softmax", place_of(op))
     elif removed.any() and close_to(_renormalised(softmax, removed), weights):
         reading.allowed = None if reading.allowed is None else reading.allowed & ~removed
-    elif scaled_late(reading):
-        found.mistake("scale after softmax", place_of(late_scale_op(reading)))
-    else:
+    elif not close_to(softmax, weights):
         found.not_understood("After the softmax the weights are changed in an unknown way.")
 
 
@@ -145,7 +166,10 @@ def _judge_without_softmax(reading: Reading, found: Judgement) -> None:
     clean = np.nan_to_num(weights, neginf=0.0)
     if close_to(scores, clean):
         same = {op.place for op in reading.core.path} | {reading.core.context.place}
-        found.mistake("no softmax", same.pop() if len(same) == 1 else None)
+        if "softmax" in function_source(reading.core.context.place):
+            found.not_understood("The scores are the weights in this call; the function has a softmax elsewhere.")
+        else:
+            found.mistake("no softmax", same.pop() if len(same) == 1 else None)
     else:
         found.not_understood("There is no softmax between the scores and the product with the values.")
 

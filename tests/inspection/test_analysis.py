@@ -1,5 +1,7 @@
 """Logit lens, similarity, alignment, rollout, head scores and words, each against a second computation."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -13,6 +15,7 @@ from peasy.inspection.forward import ModelInput, attentions_of, forward_hidden, 
 from peasy.inspection.head_scores import _add_sequence, _HeadSums, score_heads
 from peasy.inspection.results import AttentionRecord, Capture, Tokens
 from peasy.inspection.words import label_ids, label_tokens, merge_words, words_in_rows
+from peasy.nn.config import DenseConfig
 from peasy.nn.module_path import ModulePath
 from peasy.nn.tap import Tap
 from peasy.tokenization import train_tokenizer
@@ -43,7 +46,8 @@ def test_a_lens_layer_equals_a_truncated_model():
 
 @pytest.mark.parametrize("name", ["encoder", "encoder-relative", "encoder-alibi"])
 def test_word_pairs_sum_to_the_cosine(name):
-    model = make(ENCODERS[name])
+    dense = DenseConfig(12, activation=None) if ENCODERS[name].dense else None
+    model = make(replace(ENCODERS[name], dense=dense))
     tokens = [Tokens("", ids, ("x",) * 5, ("a", "b", "c"), ((0,), (1, 2, 3), (4,))) for ids in (IDS[:5], IDS[4:9])]
     similarity = explain_similarity(model, *tokens)
     with torch.inference_mode():
@@ -61,8 +65,8 @@ def test_word_pairs_sum_to_the_cosine(name):
 def test_only_mean_pooling_can_be_decomposed():
     with pytest.raises(InvalidInput, match="only an encoder"):
         explain_similarity(make(DECODERS["learned"]), label_ids(IDS), label_ids(IDS))
-    from dataclasses import replace
-
+    with pytest.raises(InvalidInput, match="has a tanh after pooling"):
+        explain_similarity(make(ENCODERS["encoder-relative"]), label_ids(IDS), label_ids(IDS))
     model = make(replace(ENCODERS["encoder"], pooling="max"))
     with pytest.raises(InvalidInput, match="pools by max"):
         explain_similarity(model, label_ids(IDS), label_ids(IDS))

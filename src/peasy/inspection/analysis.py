@@ -80,8 +80,13 @@ def explain_similarity(model: Model, first: Tokens, second: Tokens, name: str = 
     if model.config.pooling != "mean":
         message = f"{name or 'This encoder'} pools by {model.config.pooling}, not by the mean."
         raise InvalidInput(message, hint="Only mean pooling can be decomposed into words.")
+    if model.config.dense is not None and model.config.dense.activation is not None:
+        message = f"{name or 'This encoder'} has a {model.config.dense.activation} after pooling."
+        raise InvalidInput(message, hint="Only mean pooling, alone or before a linear layer, can be decomposed.")
     hidden = (forward_hidden(model, ModelInput(tokens.ids)) for tokens in (first, second))
-    left, right = (states[0].double().cpu().numpy() for states in hidden)
+    with torch.inference_mode():  # a linear layer of the mean is the mean of the layer
+        vectors = hidden if model.dense is None else map(model.dense, hidden)
+        left, right = (states[0].double().cpu().numpy() for states in vectors)
     norms = np.linalg.norm(left.mean(0)) * np.linalg.norm(right.mean(0))
     token_pairs = left @ right.T / (len(left) * len(right) * norms)
     word_pairs = np.stack([token_pairs[list(positions)].sum(0) for positions in first.word_positions])

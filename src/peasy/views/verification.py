@@ -50,6 +50,7 @@ def proof_document(proof: Proof) -> Document:
 def proof_sentence(proof: Proof) -> str:
     """Return the verdict in one sentence.
 
+    >>> from peasy.verification.verdict import Equality
     >>> proof_sentence(Proof("m", "decoder", "float32", 1, 4, (Equality("a = b", "", "holds", 0.0, 1e-4),)))
     '1 equality checked: it holds.'
     """

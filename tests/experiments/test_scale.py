@@ -35,4 +35,8 @@ def test_invalid_width_is_rejected(width):
 
 
 def test_text():
-    assert "gradient" in scale(8).text()
+    result, text = scale(256), " ".join(scale(256).text().split())
+    without = result.statistics["without"].variance
+    assert f"The scores have variance {without:.2f} without and " in text
+    largest = [f"{max(result.weights[name]):.3f} {name}" for name in ("without", "with")]
+    assert f"The largest weight is {' and '.join(largest)} it" in text

@@ -81,6 +81,7 @@ def assert_board_reaches_the_weights(page, loaded, text, most):
     for head in shown["head_numbers"][:most]:
         expected = weights[head["stack"], head["layer"], head["part"]][head["head"]]
         texts = page.evaluate(BOARD, {"heads": [head]})
+        assert not any("− −" in text for text in texts), "a negative number is in parentheses"
         shown_weights = list(map(last_weight, texts))
         np.testing.assert_allclose(shown_weights, expected.ravel(), atol=1.01e-4, err_msg=str(head)[:80])
 

@@ -8,6 +8,8 @@ import pytest
 from tests.server.browser_window import browser_windows, serious_violations
 from tests.server.tiny_server import running_server
 
+from peasy import render
+from peasy.commands.forward_pass import forward_pass
 from peasy.server.app import build_app
 from peasy.server.model_registry import ModelRegistry
 
@@ -119,6 +121,33 @@ def test_a_training_step_shows_the_gradient_of_a_score(home):
     page.get_by_role("button", name="Gradients of a training step").click()
     window.wait_until_idle()
     assert page.locator(".zoom-steps li").count() == 5
+    window.press(".", ",")  # another head, whose numbers have no loss, and back
+    page.get_by_role("button", name="Gradients of a training step").click()
+    current.get_by_text(f"loss {found['loss']:.4f}").wait_for()
+
+
+def test_a_new_sentence_begins_without_what_belonged_to_the_old_one(home):
+    """The temperature, the KV cache and the training step are those of one sentence."""
+    window = home("/home?m=stories&t=The+pizza+came+out+of+the+oven+and+it")
+    page = window.page
+    page.get_by_role("button", name="One more token").click()
+    page.locator(".flow .token.cached").first.wait_for()
+    window.wait_until_idle()
+    page.get_by_role("slider", name="temperature").fill("0.3")
+    page.locator(".answer .was").first.wait_for()
+    page.get_by_role("button", name="Gradients of a training step").click()
+    page.locator(".zoom-steps [aria-current]").get_by_text("A training step on this sentence").wait_for()
+    page.locator("#text").fill("They wanted the pizza")
+    page.locator("#text").press("Enter")
+    window.wait_until_idle()
+    expected = window.request("forward-pass", model="stories", text="They wanted the pizza", story=False)["next_tokens"]
+    found = {one["piece"]: round(one["probability"], 2) for one in expected}
+    assert probabilities(page) == pytest.approx(found, abs=0.0101)
+    assert page.get_by_role("slider", name="temperature").input_value() == "1"
+    assert page.get_by_role("button", name="Gradients of a training step").get_attribute("aria-pressed") == "false"
+    assert window.state.keys().isdisjoint({"g", "s"})
+    for gone in (".answer .was", ".flow .token.cached", "text=come from the KV cache"):
+        assert page.locator(gone).count() == 0, gone
 
 
 def test_labels_below_the_layers_do_not_overlap_in_lecture_mode(home):
@@ -336,6 +365,9 @@ def test_the_sentence_is_about_the_token_that_is_chosen(home):
     assert "from it" not in story.inner_text()
     page.get_by_role("button", name="Back to ·it → ·pizza").click()
     assert story.inner_text().startswith(told)
+    page.get_by_role("button", name="See where it matters").click()
+    window.press(".")
+    assert page.get_by_role("button", name="Back to").count() == 0, "the cell was one of another head"
 
 
 def test_a_next_token_says_that_it_is_added_and_can_be_taken_back(home):
@@ -480,3 +512,21 @@ def test_shared_file_is_clickable_without_a_server(home, browser, tmp_path):
     assert serious_violations(saved) == []
     saved.context.close()
     assert (complaints, requests) == ([], [path.as_uri()])
+
+
+def test_gradients_of_a_saved_page_are_those_of_the_model_with_all_heads(browser, tmp_path):
+    """They change when a head is switched off, but the page has only those without."""
+    result = forward_pass("stories", "The pizza came out of the oven and it", gradients=True)
+    path = render.save(result.document(), tmp_path / "saved.html")
+    page = browser.new_context(offline=True).new_page()
+    page.goto(path.as_uri())
+    page.locator(".zoom-steps").get_by_role("button", name="gradient").click()
+    current = page.locator(".zoom-steps [aria-current]")
+    assert f"loss {result.loss:.4f}" in current.inner_text()
+    page.get_by_role("button", name="Switch this head off").click()
+    page.get_by_text("Without layer 1, head 0").wait_for()
+    assert page.locator(".zoom-steps li").count() == 5
+    page.get_by_role("button", name="Switch this head on").click()
+    page.get_by_text("looks from it back to pizza").wait_for()
+    assert page.locator(".zoom-steps li").count() == 6
+    page.context.close()

@@ -35,7 +35,7 @@ def test_words_before_and_after_training(open_tiny_studio):
     assert shown_neighbours(page) == neighbours(result["before"], 1) + neighbours(result["after"], 1)
     assert page.get_by_role("region", name="Before training").locator("path.far").count() == 5
     page.get_by_label("words, separated").fill(f"{WORDS} zebra")
-    page.get_by_text("Unknown to the model: zebra").last.wait_for()
+    page.get_by_text("Not in the vocabulary: zebra").last.wait_for()
     assert window.state["w"].endswith("zebra")
     window.screenshot("meaning")
 
@@ -54,7 +54,7 @@ def test_text_map_and_link_to_similarity(open_tiny_studio):
     window.wait_until_idle()
     state = window.state
     why = window.request("why", model="reader", first=state["a"], second=state["b"])
-    page.get_by_text(f"cosine {why['cosine']:.4f}").wait_for()
+    page.get_by_text(f"Cosine similarity {why['cosine']:.4f}").wait_for()
     page.go_back()
     window.wait_until_idle()
     assert page.get_by_role("tab", name="Texts on a map").get_attribute("aria-selected") == "true"
@@ -72,7 +72,7 @@ def test_word_pairs_add_up_to_the_cosine(open_tiny_studio):
     assert shown == [[pytest.approx(cell, abs=5e-5) for cell in row] for row in result["pairs"]]
     assert sum(map(sum, result["pairs"])) == pytest.approx(result["cosine"], abs=1e-4)
     page.get_by_label("second sentence").fill(first)
-    page.get_by_text("cosine 1.0000").wait_for()
+    page.get_by_text("Cosine similarity 1.0000").wait_for()
 
 
 def test_accessibility_and_hostile_texts(open_tiny_studio):

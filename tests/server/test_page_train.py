@@ -57,6 +57,9 @@ def test_run_on_an_uploaded_text_is_followed_stopped_and_resumed(open_tiny_studi
     live = page.get_by_role("region", name="Job")
     live.get_by_text("Training own-text is running").wait_for()
     page.get_by_text("· training").wait_for()
+    runs = page.locator("table", has_text="validation loss")
+    row = runs.locator("tbody tr", has_text="own-text")
+    assert row.get_by_text("being trained", exact=True).count() == 1, "the panel above says at which step"
     assert page.get_by_role("button", name="Start").is_disabled()
     window.screenshot("train-live")
     live.get_by_role("button", name="Stop and save").click()
@@ -79,15 +82,14 @@ def test_run_on_an_uploaded_text_is_followed_stopped_and_resumed(open_tiny_studi
     assert all(float(label.replace(",", "")) in (1, 2, 5, 10, 20) for label in labels.all_text_contents())
     page.get_by_label("logarithmic").uncheck()
     assert labels.all_text_contents() == linear
+    assert "; Resume continues after step" in row.inner_text(), "the name of the button, not of an option"
     page.get_by_label("total minutes").fill("0.001")
     page.get_by_role("button", name="Resume").click()
     live.get_by_text("is done").wait_for()
     assert "finished" in open_run(folder).facts().state
     page.get_by_text("· finished").wait_for()
-    runs = page.locator("table", has_text="validation loss")
-    row = runs.locator("tbody tr", has_text="own-text").inner_text()
-    assert "book" in row
-    assert not re.search("[0-9a-f]{8}", row), "an upload is shown without its hash"
+    assert "book" in row.inner_text()
+    assert not re.search("[0-9a-f]{8}", row.inner_text()), "an upload is shown without its hash"
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ const MAX_WRITTEN = 8; // numbers of a vector up to which they are written, too
 const VISIBLE = 5e-3; // difference of two weights that is worth a look
 
 const NAMES = ["q · k", "scale", "mask", "softmax", "· V", "gradient"];
-const STEPS = ["scores", "scaled", "masked", "weights", "context", "gradient"]; // of the formula
+export const STEPS = ["scores", "scaled", "masked", "weights", "context", "gradient"]; // of the formula
 /**
  * `head`: query, key, value, masked, weights as rows of numbers, `bias` if there is one; divisor, softcap, sink and
  * additive as in `calculateRow`; `captions` of the formula's steps; queries and keys (pieces), title; `isOff`; in a
@@ -49,7 +49,8 @@ export class Board {
 	}
 
 	show(head, row, key, step = this.step) {
-		if (this.came?.row === row && this.came.key === key) this.came = null;
+		const isBack = this.came?.row === row && this.came.key === key;
+		if (isBack || head.weights !== this.head?.weights) this.came = null;
 		[this.head, this.row, this.key] = [head, row, key];
 		this.calculated = this.#calculate();
 		this.last = head.gradient ? 5 : 4;
@@ -340,7 +341,11 @@ export class Board {
 		return [
 			this.#bars(
 				{ title: "score", numbers: scores, length: (score) => (score ?? 0) / reach, decimals: 2, isSigned: true },
-				{ title: `e^(score − ${write(largest, 2)})`, numbers: powers, length: (power) => power * fraction },
+				{
+					title: `e^(score − ${typographic(inParentheses(largest, 2))})`,
+					numbers: powers,
+					length: (power) => power * fraction,
+				},
 				{ title: "weight", numbers: row, length: (weight) => weight * fraction },
 			),
 			make("p", "The largest score is subtracted from all: the weights stay the same, and no power gets too large."),

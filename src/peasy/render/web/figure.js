@@ -24,7 +24,7 @@ export function fill(element, ...children) {
 }
 
 function isPresent(value) {
-	return value !== null && value !== undefined && value !== false;
+	return value != null && value !== false;
 }
 
 // Text of unknown direction, such as tokens and names of models.

@@ -328,7 +328,6 @@ export class FlowView {
 
 	setOff(heads) {
 		this.off = heads;
-		this.warmed = null;
 		return this.source.pass(heads);
 	}
 
@@ -395,7 +394,7 @@ export function fillAnswer(place, tokens, before = [], add = null, title = "") {
 		);
 	});
 	const heading = title || (add ? "next token: click to add" : "next token");
-	fill(place, items.length > 0 && [make("b", heading), make("ol", { "aria-label": "Next token" }, items)]);
+	fill(place, items.length > 0 && [make("b", heading), make("ol", { "aria-label": title || "Next token" }, items)]);
 }
 
 /** Pieces that occur more than once with their positions. */
@@ -438,5 +437,5 @@ export function word(piece) {
 }
 
 function nonNull(fields) {
-	return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== null && value !== undefined));
+	return Object.fromEntries(Object.entries(fields).filter(([, value]) => value != null));
 }

@@ -21,11 +21,7 @@ export class HeatMap {
 	show(map, availableWidth) {
 		this.map = map;
 		paintMap(this.cellCanvas, map);
-		this.layOut(availableWidth);
-	}
-
-	layOut(availableWidth) {
-		const { rows, columns } = this.map;
+		const { rows, columns } = map;
 		const context = this.canvas.getContext("2d");
 		context.font = FONT;
 		const maxWidth = (labels) =>
@@ -122,18 +118,16 @@ export class HeatMap {
 
 	drawSelection(context, row, column) {
 		const { cellSize, left, top, map } = this;
-		context.strokeStyle = this.inkColour;
-		context.lineWidth = 1;
-		context.strokeRect(left, top + cellSize * row, cellSize * map.columns, cellSize);
+		const frame = (colour, lineWidth, ...box) => {
+			[context.strokeStyle, context.lineWidth] = [colour, lineWidth];
+			context.strokeRect(...box);
+		};
+		frame(this.inkColour, 1, left, top + cellSize * row, cellSize * map.columns, cellSize);
 		if (column < 0) return;
-		context.lineWidth = 3;
 		const size = Math.max(cellSize, 5);
 		const [x, y] = [left + cellSize * (column + 0.5) - size / 2, top + cellSize * (row + 0.5) - size / 2];
-		context.strokeStyle = "#000";
-		context.strokeRect(x, y, size, size);
-		context.lineWidth = 1.5;
-		context.strokeStyle = "#fff";
-		context.strokeRect(x, y, size, size);
+		frame("#000", 3, x, y, size, size);
+		frame("#fff", 1.5, x, y, size, size);
 	}
 
 	// Cell under the pointer; row labels count as their row.

@@ -27,104 +27,42 @@ export function drawLinks(spec, onHighlight) {
 		}),
 	);
 	links.sort((one, other) => other[2] - one[2]);
-	/** @type {[any, any]} */
-	const rows = [layOutRow(spec.left), layOutRow(spec.right)];
+	const sides = [spec.left, spec.right];
+	const rows = sides.map(layOutRow);
 	const fits = Math.max(rows[0].width, rows[1].width) <= spec.width;
-	return (spec.ribbons && fits ? drawRibbons : drawColumns)(spec, links.slice(0, MAX_LINKS), rows, onHighlight);
-}
-
-function drawColumns(spec, links, _, onHighlight) {
-	const columnWidth = (words, axis) => Math.min(Math.max(...words.map(textWidth), textWidth(axis)), 170) + 10;
-	const leftWidth = columnWidth(spec.left, spec.leftAxis);
-	const rightWidth = columnWidth(spec.right, spec.rightAxis);
-	const gap = clamp(spec.width - leftWidth - rightWidth, 80, 260);
-	const height = 30 + LINE_HEIGHT * Math.max(spec.left.length, spec.right.length);
-	const y = (index) => 34.5 + LINE_HEIGHT * index;
-	const [start, middle, end] = [leftWidth, leftWidth + gap / 2, leftWidth + gap];
-	const curve = (left, right) => `M${start} ${y(left)}C${middle} ${y(left)} ${middle} ${y(right)} ${end} ${y(right)}`;
-	const lines = links.reverse().map(([left, right, weight]) =>
-		make("path.line", {
-			d: curve(left, right),
-			"data-a": left,
-			"data-b": right,
-			"stroke-opacity": 0.15 + 0.85 * Math.min(weight, 1),
-			"stroke-width": 0.8 + 4 * Math.min(weight, 1),
-		}),
-	);
-	const gold = (spec.gold ?? []).map(([left, right]) => make("path.gold", { d: curve(left, right) }));
-	const words = [
-		...spec.left.map((word, index) => wordLabel(word, 0, index, start - 8, y(index) + 4.5, "end")),
-		...spec.right.map((word, index) => wordLabel(word, 1, index, end + 8, y(index) + 4.5, "start")),
-	];
-	const axes = [axisLabel(spec.leftAxis, start - 8, "end"), axisLabel(spec.rightAxis, end + 8, "start")];
-	return finishPicture(spec, end + rightWidth, height, [...lines, ...gold, ...axes, ...words], words, onHighlight);
-}
-
-function drawRibbons(spec, links, [topRow, bottomRow], onHighlight) {
-	const [topEdge, bottomEdge] = [44, 170];
-	const middle = (topEdge + bottomEdge) / 2;
-	const [leftSums, rightSums] = [sumWeightsBy(links, 0), sumWeightsBy(links, 1)];
-	const usedWidths = [new Map(), new Map()];
-	const takeWidth = (side, index, width) => {
-		const start = usedWidths[side].get(index) ?? 0;
-		usedWidths[side].set(index, start + width);
-		return start;
-	};
-	const byPosition = (one, other) => one[0] - other[0] || one[1] - other[1];
-	const ribbons = links.sort(byPosition).map(([left, right, weight]) => {
-		const topWidth = (topRow.words[left].width * weight) / Math.max(leftSums.get(left), 1);
-		const bottomWidth = (bottomRow.words[right].width * weight) / Math.max(rightSums.get(right), 1);
-		const top = topRow.words[left].x + takeWidth(0, left, topWidth);
-		const bottom = bottomRow.words[right].x + takeWidth(1, right, bottomWidth);
-		const [topEnd, bottomEnd] = [top + topWidth, bottom + bottomWidth];
-		const d =
-			`M${top} ${topEdge}C${top} ${middle} ${bottom} ${middle} ${bottom} ${bottomEdge}` +
-			`H${bottomEnd}C${bottomEnd} ${middle} ${topEnd} ${middle} ${topEnd} ${topEdge}Z`;
-		return make("path.ribbon", {
-			d,
-			"data-a": left,
-			"data-b": right,
-			fill: tokenColour(left),
-			"fill-opacity": 0.3 + 0.6 * Math.min(weight, 1),
-		});
-	});
-	const centre = (word) => word.x + word.width / 2;
-	const gold = (spec.gold ?? []).map(([left, right]) =>
-		make("path.gold", {
-			d: `M${centre(topRow.words[left])} ${topEdge}L${centre(bottomRow.words[right])} ${bottomEdge}`,
-		}),
-	);
-	const words = [
-		...spec.left.map((word, index) => wordLabel(word, 0, index, centre(topRow.words[index]), topEdge - 8, "middle")),
-		...spec.right.map((word, index) =>
-			wordLabel(word, 1, index, centre(bottomRow.words[index]), bottomEdge + 18, "middle"),
+	const layOut = spec.ribbons && fits ? layOutRibbons : layOutColumns;
+	const { width, height, shapes, gold, wordAt, axisAt } = layOut(spec, links.slice(0, MAX_LINKS), rows);
+	const label = (text, at, attributes) =>
+		make("text", { x: at[0], y: at[1], "text-anchor": at[2], ...attributes }, text);
+	const words = sides.flatMap((side, at) =>
+		side.map((word, index) =>
+			label(word, wordAt(at, index), { "data-side": at, "data-index": index, tabindex: at || index ? -1 : 0 }),
 		),
-	];
-	const axes = [axisLabel(spec.leftAxis, 0, "start"), make("text.axis", { x: 0, y: bottomEdge + 42 }, spec.rightAxis)];
-	const width = Math.max(topRow.width, bottomRow.width);
-	return finishPicture(spec, width, bottomEdge + 50, [...ribbons, ...gold, ...axes, ...words], words, onHighlight);
-}
-
-function finishPicture(spec, width, height, shapes, words, onHighlight) {
+	);
 	const onPoint = (event) => {
 		const word = event.target.closest?.("text[data-side]");
 		if (word) onHighlight(Number(word.dataset.side), Number(word.dataset.index));
 	};
-	const attributes = {
-		width,
-		height,
-		viewBox: `0 0 ${width} ${height}`,
-		role: "group",
-		"aria-label": spec.title,
-		onpointerover: onPoint,
-		onfocusin: onPoint,
-		onpointerleave: () => onHighlight(null, null),
-		onkeydown: (event) => moveBetweenWords(event, words, spec),
-	};
-	const svg = make("svg", attributes, shapes);
-	const links = [...svg.querySelectorAll(".line, .ribbon")];
+	const svg = make(
+		"svg",
+		{
+			width,
+			height,
+			viewBox: `0 0 ${width} ${height}`,
+			role: "group",
+			"aria-label": spec.title,
+			onpointerover: onPoint,
+			onfocusin: onPoint,
+			onpointerleave: () => onHighlight(null, null),
+			onkeydown: (event) => moveBetweenWords(event, words, spec),
+		},
+		shapes,
+		spec.gold?.map((pair) => make("path.gold", { d: gold(...pair) })),
+		[spec.leftAxis, spec.rightAxis].map((text, side) => label(text, axisAt(side), { class: "axis" })),
+		words,
+	);
 	const highlight = (side, index) => {
-		for (const link of links) {
+		for (const link of shapes) {
 			const belongs = side === null || Number(side === 0 ? link.dataset.a : link.dataset.b) === index;
 			link.classList.toggle("away", !belongs);
 		}
@@ -132,8 +70,67 @@ function finishPicture(spec, width, height, shapes, words, onHighlight) {
 			word.classList.toggle("held", Number(word.dataset.side) === side && Number(word.dataset.index) === index);
 		}
 	};
-	words.forEach((word, index) => word.setAttribute("tabindex", index === 0 ? 0 : -1));
 	return { svg, highlight };
+}
+
+function layOutColumns(spec, links) {
+	const columnWidth = (words, axis) => Math.min(Math.max(...[...words, axis].map((word) => textWidth(word))), 170) + 10;
+	const start = columnWidth(spec.left, spec.leftAxis);
+	const rightWidth = columnWidth(spec.right, spec.rightAxis);
+	const end = start + clamp(spec.width - start - rightWidth, 80, 260);
+	const middle = (start + end) / 2;
+	const y = (index) => 34.5 + LINE_HEIGHT * index;
+	const curve = (left, right) => `M${start} ${y(left)}C${middle} ${y(left)} ${middle} ${y(right)} ${end} ${y(right)}`;
+	const textAt = (side, height) => (side ? [end + 8, height, "start"] : [start - 8, height, "end"]);
+	return {
+		width: end + rightWidth,
+		height: 30 + LINE_HEIGHT * Math.max(spec.left.length, spec.right.length),
+		shapes: links.reverse().map(([left, right, weight]) =>
+			make("path.line", {
+				d: curve(left, right),
+				"data-a": left,
+				"data-b": right,
+				"stroke-opacity": 0.15 + 0.85 * Math.min(weight, 1),
+				"stroke-width": 0.8 + 4 * Math.min(weight, 1),
+			}),
+		),
+		gold: curve,
+		wordAt: (side, index) => textAt(side, y(index) + 4.5),
+		axisAt: (side) => textAt(side, 14),
+	};
+}
+
+function layOutRibbons(_spec, links, rows) {
+	const edges = [44, 170];
+	const [topEdge, bottomEdge] = edges;
+	const middle = (topEdge + bottomEdge) / 2;
+	const sums = [0, 1].map((side) => sumWeightsBy(links, side));
+	const used = [new Map(), new Map()];
+	const byPosition = (one, other) => one[0] - other[0] || one[1] - other[1];
+	const shapes = links.sort(byPosition).map((link) => {
+		const [left, right, weight] = link;
+		const [[top, topEnd], [bottom, bottomEnd]] = rows.map(({ words }, side) => {
+			const index = link[side];
+			const start = words[index].x + (used[side].get(index) ?? 0);
+			const width = (words[index].width * weight) / Math.max(sums[side].get(index), 1);
+			used[side].set(index, (used[side].get(index) ?? 0) + width);
+			return [start, start + width];
+		});
+		const d =
+			`M${top} ${topEdge}C${top} ${middle} ${bottom} ${middle} ${bottom} ${bottomEdge}` +
+			`H${bottomEnd}C${bottomEnd} ${middle} ${topEnd} ${middle} ${topEnd} ${topEdge}Z`;
+		const strength = { fill: tokenColour(left), "fill-opacity": 0.3 + 0.6 * Math.min(weight, 1) };
+		return make("path.ribbon", { d, "data-a": left, "data-b": right, ...strength });
+	});
+	const centre = (side, index) => rows[side].words[index].x + rows[side].words[index].width / 2;
+	return {
+		width: Math.max(rows[0].width, rows[1].width),
+		height: bottomEdge + 50,
+		shapes,
+		gold: (left, right) => `M${centre(0, left)} ${topEdge}L${centre(1, right)} ${bottomEdge}`,
+		wordAt: (side, index) => [centre(side, index), edges[side] + (side ? 18 : -8), "middle"],
+		axisAt: (side) => [0, side ? bottomEdge + 42 : 14, "start"],
+	};
 }
 
 function moveBetweenWords(event, words, spec) {
@@ -142,24 +139,14 @@ function moveBetweenWords(event, words, spec) {
 	if (current < 0 || !step) return;
 	const changesSide = (event.key === "ArrowLeft" || event.key === "ArrowRight") !== Boolean(spec.ribbons);
 	const [side, index] = [Number(words[current].dataset.side), Number(words[current].dataset.index)];
-	const [sideCount, otherCount] =
-		side === 0 ? [spec.left.length, spec.right.length] : [spec.right.length, spec.left.length];
-	const target = changesSide
-		? (side === 0 ? spec.left.length : 0) + Math.min(index, otherCount - 1)
-		: (side === 0 ? 0 : spec.left.length) + clamp(index + step, 0, sideCount - 1);
+	const counts = [spec.left.length, spec.right.length];
+	const to = changesSide ? 1 - side : side;
+	const target = (to && counts[0]) + clamp(changesSide ? index : index + step, 0, counts[to] - 1);
 	event.preventDefault();
 	event.stopPropagation();
 	words[current].setAttribute("tabindex", -1);
 	words[target].setAttribute("tabindex", 0);
 	words[target].focus();
-}
-
-function wordLabel(word, side, index, x, y, anchor) {
-	return make("text", { x, y, "text-anchor": anchor, "data-side": side, "data-index": index }, word);
-}
-
-function axisLabel(text, x, anchor) {
-	return make("text.axis", { x, y: 14, "text-anchor": anchor }, text);
 }
 
 function layOutRow(words) {
@@ -204,11 +191,8 @@ class PeasyLinks extends Figure {
 
 	describeWord(side, index, weight) {
 		const { left, right, decimals } = this.data;
-		const partners =
-			side === 0
-				? right.map((word, other) => [word, weight(index, other)])
-				: left.map((word, other) => [word, weight(other, index)]);
-		const strongest = partners
+		const strongest = (side === 0 ? right : left)
+			.map((word, other) => [word, side === 0 ? weight(index, other) : weight(other, index)])
 			.filter(([, value]) => value > 0)
 			.sort((one, other) => other[1] - one[1])
 			.slice(0, 5);

@@ -58,16 +58,12 @@ class PeasyMaps extends Figure {
 		const maps = indices(this.numMapRows * this.numMapColumns);
 		this.ranges = maps.map((index) => rangeOf(this.numbers, index * this.mapSize, this.mapSize));
 		this.sharedRange = colourRange(this.ranges.flatMap(({ low, high }) => [low, high]));
-		[this.row, this.column] = this.initialCell();
+		// at first the last query with exact weights, and the key it attends to most
+		const { tileSize, exact } = data;
+		this.row = tileSize > 1 && exact?.positions.length ? Math.floor(exact.positions.at(-1) / tileSize) : this.rows - 1;
+		this.column = this.strongestKey(this.row);
 		this.buildLayout(data);
 		this.repaint();
-	}
-
-	// Initially selected cell: the last query with exact weights, and the key it attends to most.
-	initialCell() {
-		const { tileSize, exact } = this.data;
-		const row = tileSize > 1 && exact?.positions.length ? Math.floor(exact.positions.at(-1) / tileSize) : this.rows - 1;
-		return [row, this.strongestKey(row)];
 	}
 
 	strongestKey(row) {
@@ -88,7 +84,14 @@ class PeasyMaps extends Figure {
 		this.arithmetic = make("div.sum", { role: "status", hidden: "" });
 		this.topList = make("ol.top");
 		this.words = make("div.words");
-		this.addPointerListeners(this.heatMap.canvas);
+		this.heatMap.canvas.addEventListener("pointermove", (event) => {
+			const cell = this.heatMap.cellAt(event);
+			if (cell && (cell[0] !== this.row || cell[1] !== this.column)) this.selectCell(...cell);
+		});
+		this.heatMap.canvas.addEventListener("click", () => {
+			this.showArithmetic();
+			this.emitSelection();
+		});
 		const { several } = this;
 		this.mapContainer = make("div.large", this.heatMap.canvas);
 		this.topListTitle = make("p");
@@ -144,7 +147,6 @@ class PeasyMaps extends Figure {
 	}
 
 	makeOverview(data) {
-		this.thumbnails = [];
 		this.thumbnailCanvas = make("canvas", { "aria-hidden": true });
 		const grid = make("div.overview", {
 			role: "group",
@@ -157,9 +159,13 @@ class PeasyMaps extends Figure {
 			? "repeat(auto-fill, minmax(84px, 1fr))"
 			: `auto repeat(${this.numMapColumns}, minmax(24px, 110px))`;
 		const names = data.across.map((name) => make("span", name));
-		const buttons = data.down.map((_row, mapRow) =>
-			data.across.map((_column, mapColumn) => this.makeThumbnail(data, mapRow, mapColumn)),
+		const buttons = data.down.map((downName, mapRow) =>
+			data.across.map((acrossName, mapColumn) => {
+				const title = `${data.downAxis} ${downName}, ${data.acrossAxis} ${acrossName}`;
+				return button("", () => this.selectMap(mapRow, mapColumn), { class: null, "aria-label": title, title });
+			}),
 		);
+		this.thumbnails = buttons.flat();
 		const rows = data.down.map((name, mapRow) => [make("span.side", name), buttons[mapRow]]);
 		fill(
 			grid,
@@ -168,14 +174,6 @@ class PeasyMaps extends Figure {
 			this.thumbnailCanvas,
 		);
 		return grid;
-	}
-
-	makeThumbnail(data, mapRow, mapColumn) {
-		const label = `${data.downAxis} ${data.down[mapRow]}, ${data.acrossAxis} ${data.across[mapColumn]}`;
-		const attributes = { class: null, "aria-label": label, title: label };
-		const thumbnail = button("", () => this.selectMap(mapRow, mapColumn), attributes);
-		this.thumbnails.push(thumbnail);
-		return thumbnail;
 	}
 
 	get mapIndex() {
@@ -333,8 +331,11 @@ class PeasyMaps extends Figure {
 
 	listTopKeys(row) {
 		const weights = this.rowWeights(row);
-		fill(this.topListTitle, weights ? this.describeQuery(weights) : [this.missingRowNote()]);
-		if (!weights) return fill(this.topList);
+		fill(this.topList);
+		if (!weights) return fill(this.topListTitle, this.missingRowNote());
+		const { position } = weights;
+		const query = boldLabel(this.data.rows[position] ?? position);
+		fill(this.topListTitle, `${this.data.rowAxis} `, query, ` (position ${position}), largest first:`);
 		const largest = this.topKeys(weights);
 		const maximum = Math.abs(largest[0]?.[1] ?? 1);
 		return fill(
@@ -350,14 +351,6 @@ class PeasyMaps extends Figure {
 				);
 			}),
 		);
-	}
-
-	describeQuery({ position }) {
-		return [
-			`${this.data.rowAxis} `,
-			boldLabel(this.data.rows[position] ?? position),
-			` (position ${position}), largest first:`,
-		];
 	}
 
 	missingRowNote() {
@@ -445,17 +438,6 @@ class PeasyMaps extends Figure {
 	selectQuery(key) {
 		if (key !== undefined && this.data.selfAttention)
 			this.selectCell(Math.floor(Number(key) / this.data.tileSize), this.column);
-	}
-
-	addPointerListeners(canvas) {
-		canvas.addEventListener("pointermove", (event) => {
-			const cell = this.heatMap.cellAt(event);
-			if (cell && (cell[0] !== this.row || cell[1] !== this.column)) this.selectCell(...cell);
-		});
-		canvas.addEventListener("click", () => {
-			this.showArithmetic();
-			this.emitSelection();
-		});
 	}
 
 	moveSelection(rows, columns) {

@@ -85,13 +85,8 @@ export class ModelFlow {
 		if (prefersStills()) return;
 		for (const ribbon of this.svg.querySelectorAll(".ribbon.of-open")) {
 			const length = /** @type {SVGPathElement} */ (ribbon).getTotalLength();
-			ribbon.animate(
-				[
-					{ strokeDasharray: `${length}`, strokeDashoffset: length },
-					{ strokeDasharray: `${length}`, strokeDashoffset: 0 },
-				],
-				{ duration: 600, easing: "ease-out" },
-			);
+			const dashes = { strokeDasharray: [`0 ${length}`, `${length} 0`] };
+			ribbon.animate(dashes, { duration: 600, easing: "ease-out" });
 		}
 	}
 
@@ -109,8 +104,9 @@ export class ModelFlow {
 
 	#drawBand(band) {
 		const rows = indices(band.numTokens);
+		const title = this.pass.stacks.length === 1 ? "tokens" : band.stack.recurrent ? `${band.name} (RNN)` : band.name;
 		return [
-			make("text.band", { x: band.left, y: band.top + 14 }, bandTitle(band, this.pass)),
+			make("text.band", { x: band.left, y: band.top + 14 }, title),
 			band.strip &&
 				make(
 					"text.small",
@@ -169,16 +165,14 @@ export class ModelFlow {
 	}
 
 	#isChosen(stack, row) {
-		const token = this.view.token ?? {
-			stack: this.layout.bands.at(-1).name,
-			row: this.layout.bands.at(-1).numTokens - 1,
-		};
+		const last = this.layout.bands.at(-1);
+		const token = this.view.token ?? { stack: last.name, row: last.numTokens - 1 };
 		return token.stack === stack && token.row === row;
 	}
 
 	/** The residual stream of one token: a line from its embedding to the end, as thick as its norm. */
 	#drawStream(band, row) {
-		const largest = Math.max(...band.layers.flatMap((layer) => layer.norms), 1e-9);
+		const largest = reachOf(band.layers.flatMap((layer) => layer.norms));
 		const thickest = Math.min(this.layout.rowHeight * 0.55, 9);
 		const thickness = (norm) => (norm === undefined ? 2 : Math.max(0.8, thickest * Math.sqrt(norm / largest)));
 		const isLast = band === this.layout.bands.at(-1) && row === band.numTokens - 1;
@@ -388,7 +382,7 @@ export class ModelFlow {
 	#drawMlp(band, layer) {
 		const { left, width } = layer.mlp;
 		const added = layer.added.feedforward;
-		const largest = Math.max(...added, 1e-9);
+		const largest = reachOf(added);
 		const height = Math.max(2, Math.min(this.layout.rowHeight - 6, 12));
 		return make(
 			"g.mlp",
@@ -477,16 +471,10 @@ export class ModelFlow {
 		this.svg.classList.toggle("focused", Boolean(lit));
 		for (const one of this.svg.querySelectorAll(".lit, .lit-key")) one.classList.remove("lit", "lit-key");
 		if (!lit) return;
-		const name = `${lit.stack}:${lit.row}`;
-		for (const one of this.svg.querySelectorAll(`[data-token="${name}"], [data-query="${name}"]`))
-			one.classList.add("lit");
-		for (const one of this.svg.querySelectorAll(`[data-key="${name}"]`)) one.classList.add("lit-key");
+		const name = `="${lit.stack}:${lit.row}"]`;
+		for (const one of this.svg.querySelectorAll(`[data-token${name}, [data-query${name}`)) one.classList.add("lit");
+		for (const one of this.svg.querySelectorAll(`[data-key${name}`)) one.classList.add("lit-key");
 	}
-}
-
-function bandTitle(band, pass) {
-	if (pass.stacks.length === 1) return "tokens";
-	return band.stack.recurrent ? `${band.name} (RNN)` : band.name;
 }
 
 function recurrentArrows(band) {

@@ -24,11 +24,13 @@ class SavedFlow extends HTMLElement {
 			pass: show,
 			head: async (place) => {
 				const found = numbers.get(headName(place));
-				const isChanged = this.view.off.some(({ layer }) => layer < place.layer);
-				if (isChanged)
+				const { off } = this.view;
+				if (off.some(({ layer }) => layer < place.layer))
 					this.view.showNote("With an earlier head off, this head has other numbers, which this page does not hold.");
 				else if (!found) this.view.showNote("The numbers of this head are left out to keep this page small.");
-				return isChanged ? null : found;
+				// of the model with all heads on are the gradients, too
+				else return off.length ? { ...found, steps: { ...found.steps, gradient: null } } : found;
+				return null;
 			},
 			canAblate: ablationOf,
 			onChange: () => {},

@@ -80,13 +80,13 @@ export function linesOf(calculated, key) {
 		const divided = write(score / calculated.divisor);
 		scaling.push(`softcap ${softcap}: ${softcap} · tanh(${divided} / ${softcap}) = ${write(scaled)}`);
 	}
-	const ofSink = sink === null || sink === undefined ? "" : ` and the sink, e^(${write(sink)} − ${write(largest)})`;
+	const ofSink = sink == null ? "" : ` and the sink, e^(${write(sink)} − ${inParentheses(largest)})`;
 	return {
 		score: `score = ${isAdditive ? "v · tanh(q + k)" : "q · k"} = ${products} = ${write(score)}`,
 		scaled: scaling.join("\n"),
 		...(bias && { bias: `${write(scaled)} + bias ${inParentheses(bias[key])} = ${write(biased)}` }),
 		power:
-			`e^(${write(biased)} − ${write(largest)}) = ${write(power)}, where ${write(largest)} is the largest score ` +
+			`e^(${write(biased)} − ${inParentheses(largest)}) = ${write(power)}, where ${write(largest)} is the largest score ` +
 			"of this row",
 		weight:
 			`weight = ${write(power)} / ${write(total)} = ${write(weight)}, divided by the sum over ` +
@@ -120,6 +120,7 @@ function writeScaling({ divisor, query }, score) {
 
 const isRoot = (divisor, dimension) => Math.abs(divisor - Math.sqrt(dimension)) < 1e-4;
 
-export function inParentheses(value) {
-	return value < 0 ? `(${writeNumber(value, 4)})` : writeNumber(value, 4);
+export function inParentheses(value, decimals = 4) {
+	const written = writeNumber(value, decimals);
+	return value < 0 ? `(${written})` : written;
 }

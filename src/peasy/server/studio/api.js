@@ -16,13 +16,8 @@ export function noResponse() {
 	return new ApiError("The server does not respond.", hint, 0, true);
 }
 
-/**
- * Run a command. The response is `{ok, command, schema, result, next}`, with `html` if the body has `html: true`.
- * @param {string} command
- * @param {object} body
- * @param {{ signal?: AbortSignal }} [options]
- */
-export async function request(command, body = {}, { signal } = {}) {
+/** Run a command. The response is `{ok, command, schema, result, next}`, with `html` if the body has `html: true`. */
+export async function request(command, body = {}, { signal } = /** @type {RequestInit} */ ({})) {
 	return whileWaiting(async () => {
 		const response = await send(`api/${command}`, body, signal);
 		return response.json().catch((error) => {
@@ -32,13 +27,8 @@ export async function request(command, body = {}, { signal } = {}) {
 	});
 }
 
-/**
- * Like `request`, for a file instead of JSON. Returns `{blob, name}`.
- * @param {string} path
- * @param {object} body
- * @param {{ signal?: AbortSignal }} [options]
- */
-export async function fetchFile(path, body = {}, { signal } = {}) {
+/** Like `request`, for a file instead of JSON. Returns `{blob, name}`. */
+export async function fetchFile(path, body = {}, { signal } = /** @type {RequestInit} */ ({})) {
 	return whileWaiting(async () => {
 		const response = await send(path, body, signal);
 		const fileName = /filename="?([^";]+)"?/.exec(response.headers.get("content-disposition") ?? "");

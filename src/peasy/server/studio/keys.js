@@ -1,6 +1,6 @@
 // Keyboard shortcuts: global ones, those of the open page, and the dialog that lists them.
 
-import { element, openDialog } from "./element.js";
+import { element, openDialog, table } from "./element.js";
 
 const KEY_NAMES = { " ": "space", ArrowLeft: "←", ArrowRight: "→", ArrowUp: "↑", ArrowDown: "↓" };
 const ARROW_CONTROLS = "input, canvas, td[tabindex], [role=slider], [role=tab], [data-arrows]";
@@ -52,22 +52,11 @@ export class KeyBindings {
 	}
 
 	show() {
-		const list = (title, bindings, prefix = "") =>
-			bindings.size > 0 &&
-			element(
-				"table.keys",
-				element("caption", element("b", title)),
-				element(
-					"tbody",
-					[...bindings.values()].map(({ key, label }) =>
-						element(
-							"tr",
-							element("th", { scope: "row" }, element("kbd", prefix + (KEY_NAMES[key] ?? key))),
-							element("td.word", label),
-						),
-					),
-				),
-			);
+		const list = (title, bindings, prefix = "") => {
+			const name = (key) => element("kbd", prefix + (KEY_NAMES[key] ?? key));
+			const rows = [...bindings.values()].map(({ key, label }) => [name(key), label]);
+			return rows.length > 0 && table(title, ["key", "action"], rows);
+		};
 		const { page, global, navigation } = this.#groups;
 		openDialog("Keys", list("On this page", page), list("Everywhere", global), list("Pages", navigation, "g "));
 	}

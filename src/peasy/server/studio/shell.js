@@ -169,9 +169,7 @@ export class Shell {
 	}
 
 	#url(name, state) {
-		const query = new URLSearchParams(
-			Object.entries(state).filter(([, value]) => value !== null && value !== undefined && value !== ""),
-		);
+		const query = new URLSearchParams(Object.entries(state).filter(([, value]) => (value ?? "") !== ""));
 		return `${name}${query.size ? `?${query}` : ""}`;
 	}
 

@@ -1,6 +1,5 @@
 // Tab: similarity of two sentences as a sum over word pairs; all pairs add up to the cosine.
 
-import { sum, writeNumber } from "/web/render/numbers.js";
 import { element, fieldRow, fill, wideField } from "../element.js";
 import { MeaningTab } from "./tab.js";
 
@@ -39,11 +38,10 @@ export class SimilarityTab extends MeaningTab {
 		return { command: "why", body: { model: this.model, first: this.texts.a, second: this.texts.b } };
 	}
 
-	draw({ pairs, cosine }, rendered) {
-		const contributions = pairs.flat();
-		const parts = `${contributions.length} word pairs (${writeNumber(sum(contributions))})`;
-		this.cosine.textContent = `cosine ${writeNumber(cosine)} = sum over ${parts}`;
-		rendered.querySelector("p.plain")?.remove();
+	draw(_result, rendered) {
+		const summary = rendered.querySelector("p.plain");
+		this.cosine.textContent = summary.textContent;
+		summary.remove();
 		fill(this.resultContainer, rendered);
 	}
 }

@@ -79,16 +79,9 @@ export class TextMap extends MeaningTab {
 		);
 		neighbours.follow([plane]);
 		result.points.forEach(({ kind }, index) => plane?.points[index]?.classList.toggle("document", kind === "document"));
-		const documentNote = result.points.some(({ kind }) => kind === "document")
-			? "Outlined points are documents: the mean of their sentences. "
-			: "";
-		picture.append(
-			element(
-				"p.note",
-				`${documentNote}The map keeps ${Math.round(100 * result.explained_variance)} % of the variance; neighbours ` +
-					"are by cosine in all dimensions.",
-			),
-		);
+		if (result.points.some(({ kind }) => kind === "document"))
+			picture.append(element("p.note", "Outlined points are documents: the mean of their sentences."));
+		picture.append(...rendered.querySelectorAll(":scope > p"));
 	}
 
 	/** Choose two of the texts to explain their similarity. */

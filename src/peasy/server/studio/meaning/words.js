@@ -1,6 +1,6 @@
 // Tab: words on two maps, with their vectors at initialization and after training.
 
-import { details, element, fieldRow, fill, quiet, textArea, wideField } from "../element.js";
+import { details, element, fieldRow, fill, textArea, wideField } from "../element.js";
 import { NeighbourList } from "./neighbours.js";
 import { MeaningTab } from "./tab.js";
 
@@ -34,24 +34,18 @@ export class WordMap extends MeaningTab {
 		const pictures = [...rendered.querySelectorAll("figure.picture")];
 		rendered.querySelectorAll("h2").forEach((heading) => heading.remove());
 		const sides = ["Before training", "After training"].map((title, index) =>
-			element(
-				"section.side.card",
-				{ "aria-label": title },
-				pictures[index],
-				quiet(`The map keeps ${Math.round(100 * result.explained_variance[index])} % of the variance.`),
-			),
+			element("section.side.card", { "aria-label": title }, pictures[index]),
 		);
 		const neighbours = new NeighbourList([
 			{ period: "before", points: result.before },
 			{ period: "after", points: result.after },
 		]);
 		const planes = sides.map((side) => side.querySelector("peasy-plane"));
-		const unknown = result.unknown.length ? ` Unknown to the model: ${result.unknown.join(", ")}.` : "";
 		fill(
 			this.resultContainer,
 			element("div.sides", sides),
 			neighbours.element,
-			quiet(result.description, unknown),
+			[...rendered.querySelectorAll(":scope > p")],
 			details("Neighbours of all words", rendered),
 		);
 		neighbours.follow(planes);

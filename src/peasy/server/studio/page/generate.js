@@ -71,7 +71,10 @@ export class Page {
 			{ key: "ArrowRight", label: "Next token", run: () => this.selectPosition(this.position + 1) },
 			...headKeys((layers, heads) => this.selectHead(this.layer + layers, this.head + heads)),
 		]);
-		shell.setExports(() => ({ command: "trace", body: this.traceBody() }));
+		shell.setExports(() => {
+			const [seed, max_tokens] = [this.seed, Math.max(this.steps.length, 1)];
+			return { command: "trace", body: this.requestBody({ max_tokens, seed }) };
+		});
 		shell.setCopyItems(() => [{ label: "Text", text: this.fullText() }]);
 		shell.onStateChange((state) => this.start(state));
 	}
@@ -102,10 +105,6 @@ export class Page {
 	requestBody(fields = {}) {
 		const { temperature, top_k, top_p } = this.sampling;
 		return { model: this.model, text: this.text, temperature, top_p, ...(top_k ? { top_k } : {}), ...fields };
-	}
-
-	traceBody() {
-		return this.requestBody({ max_tokens: Math.max(this.steps.length, 1), seed: this.seed });
 	}
 
 	drawControls() {

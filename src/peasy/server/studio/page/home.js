@@ -84,21 +84,23 @@ export class Page {
 	async start(state) {
 		this.state = { ...state };
 		this.earlier = [];
+		this.view.cached = undefined;
 		const entries = await this.shell.bar.listModels("look");
-		const models = entries.map(({ name }) => name);
-		const first = PRESETS.find(({ m }) => models.includes(m));
+		this.models = entries.map(({ name }) => name);
+		const first = PRESETS.find(({ m }) => this.models.includes(m));
 		this.name = state.m ?? first?.m ?? (await this.shell.modelName("look"));
 		const entry = entries.find(({ name }) => name === this.name);
 		this.isRun = entry?.source === "run";
 		await this.drawCheckpoints(Number(state.ck));
 		this.view.similar = null;
-		this.text =
+		const text =
 			state.t?.trim() || (PRESETS.find(({ m }) => m === this.name)?.t ?? "The pizza came out of the oven and it");
+		if (this.text && text !== this.text && state.g) this.setState({ t: text, g: null, s: null });
+		this.text = text;
 		this.isSmall = entry?.parameters * this.text.length < SMALL;
 		this.shell.bar.setDefaults({ m: this.name, t: this.text });
 		this.view.off = readHeads(state.off);
 		this.opening = { open: state.l === undefined ? null : headFromUrl(state) };
-		this.models = models;
 		await Promise.all([this.drawBook(), this.load()]);
 	}
 
@@ -107,14 +109,12 @@ export class Page {
 		fill(
 			this.presets,
 			known.map(({ label, m, t }) =>
-				button(label, () => this.navigate({ m, t }), { "aria-pressed": m === this.name && t === this.text }),
+				button(label, () => this.shell.navigate("home", { m, t, ch: this.state.ch }), {
+					"aria-pressed": m === this.name && t === this.text,
+				}),
 			),
 			button("Your own model", () => this.shell.navigate("models")),
 		);
-	}
-
-	navigate(state) {
-		return this.shell.navigate("home", { ...state, ch: this.state.ch });
 	}
 
 	setState(changes, push = false) {
@@ -142,6 +142,7 @@ export class Page {
 		const edit = ablations(off);
 		const key = JSON.stringify(this.body());
 		this.drawPresets();
+		[this.temperature, view.warmed] = [1, null];
 		const whole = this.isSmall ? { story: true, head_numbers: ["story"] } : {};
 		return this.runLatest(
 			(options) =>
@@ -176,10 +177,10 @@ export class Page {
 		this.view.note = "Looking for the head that matters most …";
 		const found = await this.shell.attempt(() => this.requestPass({ story: true }));
 		this.view.note = "";
-		if (!found || this.baseKey !== key) return;
+		if (!found || this.baseKey !== key) return this.view.draw();
 		this.base.story = found.story;
 		if (!isChosen && this.view.open === opened) this.view.open = null;
-		await this.view.show(this.view.pass, this.base, this.state);
+		return this.view.show(this.view.pass, this.base, this.state);
 	}
 
 	async requestHead(open) {
@@ -197,7 +198,7 @@ export class Page {
 			const { head_numbers: found, loss } = await this.requestPass({ edit, head_numbers: [name], gradients });
 			heads.unshift(...found);
 			if (!found.length) this.view.showNote("This head has no numbers to show.");
-			pass.loss = loss;
+			pass.loss = loss ?? pass.loss;
 			return found[0];
 		}, this.view.board.element);
 	}
@@ -216,7 +217,7 @@ export class Page {
 			next.length > 0 &&
 				slider(
 					"temperature",
-					{ min: 0.1, max: 2, step: 0.1, value: this.temperature ?? 1, write: (value) => writeNumber(value, 1) },
+					{ min: 0.1, max: 2, step: 0.1, value: this.temperature, write: (value) => writeNumber(value, 1) },
 					(value) => this.warm(value),
 				),
 			next.length > 0 &&
@@ -328,7 +329,6 @@ export class Page {
 	}
 
 	setOff(heads) {
-		this.temperature = 1;
 		this.setState({ off: writeHeads(heads) || null }, true);
 		return this.load();
 	}
@@ -336,9 +336,9 @@ export class Page {
 	addToken(piece) {
 		if (this.view.pass.stacks.length > 1 || /^<.*>$/.test(piece)) return undefined;
 		if (!this.isCurrent()) return this.load();
-		this.view.cached = this.view.pass.stacks[0].tokens.pieces.length;
 		this.earlier.push(this.text);
-		return this.setText(this.text + piece.replace(/^·/, " ").replaceAll("⏎", "\n"), this.view.cached);
+		const text = this.text + piece.replace(/^·/, " ").replaceAll("⏎", "\n");
+		return this.setText(text, this.view.pass.stacks[0].tokens.pieces.length);
 	}
 
 	/** Show another text; of `cached` rows, keys and values come from the cache. */
@@ -347,7 +347,6 @@ export class Page {
 		this.text = text;
 		this.setState({ t: text, q: null, k: null, l: null, h: null, p: null }, true);
 		this.opening = { open: null };
-		this.view.warmed = null;
 		return this.load();
 	}
 

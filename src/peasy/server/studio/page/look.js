@@ -99,14 +99,9 @@ export class Page {
 		}
 		this.isLong = await this.checkLength();
 		await this.makeTabs();
-		const known = new Set((await this.shell.bar.listModels()).map(({ name }) => name));
-		fill(
-			this.examples,
-			examples(
-				"look",
-				EXAMPLES.filter(([, model]) => known.has(model)),
-			),
-		);
+		const models = (await this.shell.bar.listModels()).map(({ name }) => name);
+		const known = EXAMPLES.filter(([, model]) => models.includes(model));
+		fill(this.examples, examples("look", known));
 		await this.tabs.choose(state.tab ?? "attention", false);
 	}
 

@@ -9,6 +9,9 @@ import { RunView } from "../train/run.js";
 /** Name of a data set or file; an upload without the number that the server put before it. */
 const dataName = (data) => data.replace(/^(.*\/)?([0-9a-f]{8,}-)?/, "");
 
+/** State of a run in the words of this page, whose list is older than the step above it. */
+const stateText = (state) => state.replace(/, at step .*/, "").replace("--resume", "Resume");
+
 export class Page {
 	constructor(place, shell) {
 		this.shell = shell;
@@ -88,7 +91,9 @@ export class Page {
 	}
 
 	drawList() {
-		if (!this.runs.length) return fill(this.list, quiet("No runs yet: start one above."));
+		const isFirst = this.jobPanel.running && this.jobPanel.job.runs.length;
+		if (!this.runs.length)
+			return fill(this.list, quiet(isFirst ? "The first run is being started." : "No runs yet: start one above."));
 		const names = this.names ?? [];
 		const rows = this.runs.map(({ name, kind, preset, data, state, validation_loss: loss }) => {
 			const box = element("input", {
@@ -102,8 +107,8 @@ export class Page {
 				button(name, () => this.chooseRuns([name]), { class: "text-button" }),
 				`${kind} ${preset}`,
 				dataName(data),
-				state,
-				loss === null || loss === undefined ? "" : writeNumber(loss),
+				stateText(state),
+				loss == null ? "" : writeNumber(loss),
 			];
 		});
 		const columns = [element("span.unseen", "shown"), "name", "kind", "data", "state", "validation loss"];

@@ -1,6 +1,6 @@
 // Page Work: attention and other networks by hand, step by step, with the library's examples or the user's own numbers.
 
-import { Board } from "/web/render/board.js";
+import { Board, STEPS } from "/web/render/board.js";
 import { argmax, clamp } from "/web/render/numbers.js";
 import { button, card, details, element, field, fieldRow, fill, quiet, select } from "../element.js";
 import { latestOnly } from "../latest.js";
@@ -27,7 +27,6 @@ export const page = { text: "Any sentence of at least two words, or choose an ex
 
 const DEFAULT_EXAMPLE = "i-love-ai";
 const STEP_TIME = 1800; // milliseconds per step while playing
-const BOARD_STEPS = ["scores", "scaled", "masked", "weights", "context"]; // in the order of the board
 
 export class Page {
 	/** @type {Record<string, any>[]} */
@@ -84,13 +83,11 @@ export class Page {
 		await this.load();
 	}
 
-	/** The example to compute: the user's numbers, a sentence, or a name of the library. */
-	exampleField() {
-		return this.ownExample ? compact(this.ownExample) : this.state.t?.trim() || this.state.x || DEFAULT_EXAMPLE;
-	}
-
+	/** The example to compute is the user's numbers, a sentence, or a name of the library. */
 	requestBody() {
-		return { source: this.exampleField(), decimals: this.decimals() };
+		const { t, x } = this.state;
+		const source = this.ownExample ? compact(this.ownExample) : t?.trim() || x || DEFAULT_EXAMPLE;
+		return { source, decimals: this.decimals() };
 	}
 
 	decimals() {
@@ -285,7 +282,7 @@ export class Page {
 
 	/** Show the table of a step of the board, with its cell; the sum has no column for the key. */
 	followBoard(index, row, key) {
-		const step = this.findStep(BOARD_STEPS[index]);
+		const step = this.findStep(STEPS[index]);
 		if (!step) return;
 		this.state.c = [step.name, row, index === 4 ? 0 : key].join();
 		this.showSection(this.sections.find(({ steps }) => steps.includes(step)).number);
@@ -412,7 +409,7 @@ export class Page {
 			const { result } = await this.shell.request("explain", { ...this.requestBody(), cell: [step.name, row, column] });
 			if (this.state.c !== cell) return;
 			const { title, lines } = result.cell;
-			const index = BOARD_STEPS.indexOf(baseName(step.name));
+			const index = STEPS.indexOf(baseName(step.name));
 			const head = index < 0 || this.isNetwork ? null : this.boardHead();
 			if (!head)
 				this.board.write(

@@ -31,7 +31,8 @@ export class AttentionHistory {
 	clear() {
 		this.player.stop();
 		[this.run, this.maps, this.result] = [null, null, null];
-		[this.bar, this.container].forEach((part) => fill(part));
+		fill(this.bar);
+		fill(this.container);
 	}
 
 	async show(run, state) {

@@ -74,7 +74,7 @@ function scoresEquation(example, operand) {
 }
 
 function scaleOperator(example) {
-	if (example.scale !== null && example.scale !== undefined) return `× ${example.scale}`;
+	if (example.scale != null) return `× ${example.scale}`;
 	return scoringOf(example) === "scaled-dot" ? "/ √dₖ" : "× 1";
 }
 

@@ -27,7 +27,7 @@ export function compact(example) {
 	const compacted = {};
 	for (const name of FIELDS) {
 		const value = example[name];
-		const isEmpty = value === null || value === undefined || value === "" || (Array.isArray(value) && !value.length);
+		const isEmpty = (value ?? "").length === 0; // numbers and objects have no length
 		if (!isEmpty && value !== DEFAULTS[name]) compacted[name] = value;
 	}
 	return compacted;
@@ -50,10 +50,9 @@ export function fromUrlText(text) {
 
 /** Copy of the example with one number changed. */
 export function withNumber(example, field, row, column, value) {
-	const grid = structuredClone(example[field]);
-	if (field === "x" && example.row_dim === 1) grid[column][row] = value;
-	else grid[row][column] = value;
-	return { ...example, [field]: grid };
+	const grid = example[field];
+	const [r, c] = field === "x" && example.row_dim === 1 ? [column, row] : [row, column];
+	return { ...example, [field]: grid.with(r, grid[r].with(c, value)) };
 }
 
 /** Copy with pasted cells; a first column of words gives the tokens, and the matrix grows to fit. */
@@ -87,7 +86,7 @@ export function resizeExample(example, field, height, width) {
 			if (resized[name] && !(name !== "w_q" && resized.source_x))
 				resized[name] = fitGrid(resized[name], width, resized[name][0].length);
 		}
-		resized.features = resized.features?.length ? fitNames(resized.features, width) : resized.features;
+		if (resized.features?.length) resized.features = fitNames(resized.features, width);
 	}
 	if (["source_x", "k", "v"].includes(field) && resized.source_tokens?.length)
 		resized.source_tokens = fitNames(resized.source_tokens, height);

@@ -45,10 +45,7 @@ function maskFields(example, kind) {
 function maskTable(example, onChange) {
 	const keys = keysOf(example);
 	const mask = example.mask ?? example.tokens.map(() => keys.map(() => true));
-	const toggle = (row, column) =>
-		onChange({
-			mask: mask.map((line, r) => line.map((visible, c) => (r === row && c === column ? !visible : visible))),
-		});
+	const toggle = (row, column) => onChange({ mask: mask.with(row, mask[row].with(column, !mask[row][column])) });
 	const makeContent = (row, column) =>
 		button(mask[row][column] ? "✓" : "×", () => toggle(row, column), {
 			class: "mask-cell",
@@ -75,15 +72,10 @@ function additiveTables(scoring, onChange) {
 			rows: values.map((_, index) => String(index + 1)),
 			columns: values[0].map((_, index) => String(index + 1)),
 			edit: {
-				change: (row, column, value) =>
-					onChange({
-						scoring: {
-							...scoring,
-							...toFields(
-								values.map((line, r) => line.map((number, c) => (r === row && c === column ? value : number))),
-							),
-						},
-					}),
+				change: (row, column, value) => {
+					const changed = values.with(row, values[row].with(column, value));
+					onChange({ scoring: { ...scoring, ...toFields(changed) } });
+				},
 			},
 		}).element;
 	return [

@@ -602,7 +602,7 @@ def attribute_docstrings(kind: type) -> dict[str, str]:
         for node, following in itertools.pairwise(body):
             match node, following:
                 case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                    found[name] = text
+                    found[name] = " ".join(text.split())
     return found
 
 

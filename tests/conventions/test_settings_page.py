@@ -77,6 +77,12 @@ def test_every_field_of_the_settings_has_a_docstring(generate):
         assert not missing, title
 
 
+def test_a_setting_is_one_line_of_its_table(generate):
+    """A line break in a docstring would end the table."""
+    tables = [table for section in generate.SETTING_SECTIONS for table in generate.setting_tables(section)]
+    assert not [row.keys for *_, rows in tables for row in rows if "\n" in row.cells()]
+
+
 def test_ranges_and_defaults_come_from_the_code(rows):
     assert rows["batch_size"][2] == "integer ≥ 1"
     assert rows["schedule.warmup"][2] == "number, 0 to 1"

@@ -367,6 +367,16 @@ def test_a_run_that_stopped_early_goes_on_with_more_patience_only(make_spec, fin
     assert (events[-1].step, events[-1].best_step) == (14, None)  # it ended with its budget
 
 
+@pytest.mark.usefixtures("scripted_validation")
+def test_patience_that_is_given_on_resume_counts_from_there(make_spec, finish):
+    """No checkpoint was kept for the validations before: none of them is named as the best one."""
+    finish(make_spec(**EARLY | {"steps": 8, "num_validations": 4, "patience": None}))
+    events = finish(make_spec(**EARLY))
+    assert [event.loss for event in events if isinstance(event, Validated)] == [1.0, 1.0, 1.0]
+    spec = make_spec(**EARLY)
+    assert (events[-1].step, events[-1].best_step, "step-000010" in checkpoint_names(spec)) == (14, 10, True)
+
+
 def test_without_patience_the_budget_is_used(make_spec, finish):
     spec = make_spec(steps=14, num_validations=7, num_saves=7, num_samplings=0, keep_checkpoints=1)
     events = finish(spec)

@@ -153,8 +153,9 @@ class TrainLoop:
             validated = _validate(self.spec, self.learner, self.progress, self.budget, last=last)
             if validated is not None:
                 self.validation_loss = validated.loss
-                self.progress = self.progress.with_validation(validated.loss)
-                is_best = recipe.patience is not None and self.progress.num_worse == 0
+                if recipe.patience is not None:
+                    self.progress = self.progress.with_validation(validated.loss)
+                    is_best = self.progress.num_worse == 0
                 yield validated
                 if self._has_converged():
                     self.fraction_done, last = 1.0, True

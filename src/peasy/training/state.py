@@ -36,9 +36,9 @@ _STATE_FILE, _PROGRESS_FILE = "state.safetensors", "state.json"
 
 @dataclass(frozen=True)
 class Progress:
-    """Progress of a run: steps, samples (of `seq_len` tokens), tokens, seconds; the validation with the lowest loss.
+    """Progress of a run: steps, samples (of `seq_len` tokens), tokens, seconds.
 
-    `num_worse` counts the validations after that one.
+    For early stopping, also the validation with the lowest loss, and `num_worse`, the number of those after it.
     """
 
     step: int = 0

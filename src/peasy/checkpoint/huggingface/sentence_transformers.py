@@ -86,6 +86,11 @@ def _warn_of_default_prompt(folder: SafeFolder) -> None:
 
 def write_pooling(folder: Path, config: EncoderConfig, dense: Mapping[str, Tensor]) -> None:
     """Write the files with which sentence-transformers computes the same embeddings as our encoder."""
+    activation = _ACTIVATION_CLASSES.get(config.dense.activation) if config.dense else None
+    if config.dense and (activation is None or config.pooling == "pooler"):
+        message = f"sentence-transformers has no {config.dense.activation} layer after {config.pooling} pooling."
+        hint = f"It has {', '.join(_ACTIVATIONS)}, after {', '.join(_POOLING_MODES.values())} pooling."
+        raise InvalidInput(message, hint=hint)
     if config.pooling == "pooler":
         return  # sentence-transformers has no such pooling; the folder is still a valid encoder
     steps = [("", "Transformer"), (_POOLING_DIR, "Pooling"), *([(_DENSE_DIR, "Dense")] if config.dense else [])]
@@ -104,8 +109,8 @@ def write_pooling(folder: Path, config: EncoderConfig, dense: Mapping[str, Tenso
         (folder / _DENSE_DIR).mkdir()
         write_tensors(folder / _DENSE_DIR, {name.replace(DENSE, "linear"): tensor for name, tensor in dense.items()})
         sizes = {"in_features": config.d_model, "out_features": config.dense.width, "bias": config.dense.bias}
-        activation = {"activation_function": f"torch.nn.modules.{_ACTIVATION_CLASSES[config.dense.activation]}"}
-        write_json(folder / _DENSE_DIR / "config.json", sizes | activation)
+        function = {"activation_function": f"torch.nn.modules.{activation}"}
+        write_json(folder / _DENSE_DIR / "config.json", sizes | function)
     write_json(
         folder / _MAX_LENGTH_FILE, {"max_seq_length": config.max_length or config.max_seq_len, "do_lower_case": False}
     )

@@ -78,11 +78,14 @@ def test_waiting_into_a_pipe_is_a_line_every_few_seconds(monkeypatch):
 
     monkeypatch.setattr(output, "_PIPE_INTERVAL", 0.0)
     line, quiet = output.ProgressLine("tokenizing", Flags()), output.ProgressLine("", Flags(quiet=True))
-    shown, threads = queue.Queue(), threading.active_count()
+    shown = queue.Queue()
     monkeypatch.setattr(line, "update", shown.put)
-    with quiet.waiting("reading"):
-        assert threading.active_count() == threads
+    with monkeypatch.context() as patch:
+        patch.setattr(threading, "Thread", None)  # none is started
+        with quiet.waiting("reading"):
+            pass
     with contextlib.suppress(ValueError), line.waiting("reading the data"):
         assert shown.get(timeout=60).startswith("reading the data · ")
         raise ValueError("no data")
     assert line._waiting.is_set(), "an error ends it, too"
+    assert "" in shown.queue, "its message has a line of its own"

@@ -149,7 +149,9 @@ class ProgressLine:
         try:
             yield self._waiting.set
         finally:
-            self._waiting.set()
+            if not self._waiting.is_set():  # an error: its message needs the line
+                self._waiting.set()
+                self.update("")
 
     def is_due(self) -> bool:
         """Return whether the last update was long enough ago: a tenth of a second, into a pipe some seconds."""

@@ -47,9 +47,8 @@ def choose_tokenizer_class(config: JsonDict, model_config: Mapping[str, object])
     given = named.removesuffix("Fast") if isinstance(named, str) and named != FILE_CLASS else named
     model_type = model_config.get("model_type")
     registered = _CLASS_OF_MODEL.get(model_type) if isinstance(model_type, str) else None
-    is_forced = (
-        model_type in _ALWAYS_OF_MODEL and given != "LlamaTokenizer"
-    )  # which means the file: DeepSeek R1 Distill
+    # Llama's class is written for tokenizer.json, too: DeepSeek R1 Distill
+    is_forced = model_type in _ALWAYS_OF_MODEL and given != "LlamaTokenizer"
     if registered == FILE_CLASS or is_forced or not isinstance(given, str):
         return registered
     return given

@@ -173,6 +173,12 @@ Row 1: softmax([0.71, 0]) = [0.67, 0.33]; the next query gives softmax([0.1, 0.7
 """
 
 
+def test_a_row_without_numbers_hides_no_calculation():
+    text = VECTORS.replace("| 0.33 | 0.67 |", "|  |  |")
+    assert check(read_text(text)).passed is not False
+    assert check(read_text(text + "\n2·3 = 7\n")).passed is False
+
+
 def test_a_vector_that_is_a_row_of_a_checked_table_is_judged_once():
     result = check(read_text(VECTORS))
     assert (result.passed, result.points) == (True, (7, 7))  # row 1 is written twice

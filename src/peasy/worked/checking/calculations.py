@@ -133,7 +133,8 @@ class TextCalculations:
     def __init__(self, text: str) -> None:
         self.judged = [(each, verdict) for each in find_calculations(text) if (verdict := each.verdict())]
         sides = [side for each, _ in self.judged for side in (each.left, each.right)]
-        self.vectors = frozenset(row for side in sides for row in _vectors(side))
+        vectors = [vector for side in sides for vector in re.findall(r"\[[^\[\]]*\]", side)]
+        self.vectors = {row for vector in vectors for row in _rows(evaluate_array(vector)) if row}
         self.right = {row for each, verdict in self.judged if verdict == "right" for row in _rows(each.result)}
 
     def check(self, example: Example) -> CheckedExample:
@@ -161,10 +162,10 @@ class TextCalculations:
         is_open = part.cells or part.rows or part.unread or not part.tables
         return not is_open and self.repeats(row for table in part.tables for row in map(row_numbers, table.written))
 
-    def checked(self, parts: Iterable[CheckedExample] = ()) -> CheckedExample | None:
-        """Return the checked calculations, without vectors that are rows of the checked tables: judged there."""
+    def checked(self, parts: Iterable[CheckedExample]) -> CheckedExample | None:
+        """Return the checked calculations without those whose vectors are rows of checked tables, and judged there."""
         tables = [table for part in parts for table in part.tables if any(map(any, table.verdicts))]
-        rows = {row for table in tables for row in map(row_numbers, table.written)}
+        rows = {row for table in tables for row in map(row_numbers, table.written) if row}
         judged = [(each, verdict) for each, verdict in self.judged if not rows.issuperset(_rows(each.result))]
         return _checked_text(judged) if judged else None
 
@@ -175,12 +176,6 @@ def _checked_text(judged: list[tuple[Calculation, Verdict]]) -> CheckedExample:
     verdicts, reasons = tuple((cell.verdict,) for cell in cells), tuple((cell.reason,) for cell in cells)
     table = CheckedTable(TITLE, "Calculations in the text", rows, ("",), written, verdicts, reasons)
     return CheckedExample("Calculations in the text", (table,), cells, (), is_running_text=True)
-
-
-def _vectors(text: str) -> Iterator[Numbers]:
-    """Yield the vectors of an expression as numbers."""
-    for vector in re.findall(r"\[[^\[\]]*\]", text):
-        yield from _rows(evaluate_array(vector))
 
 
 def _rows(array: NumberArray | None) -> Iterator[Numbers]:

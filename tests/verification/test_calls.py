@@ -82,6 +82,20 @@ def test_calls_of_the_project_are_found(tmp_path, kind):
     assert calls[0].arguments["number"] == 17
 
 
+@pytest.mark.parametrize("folder", [".git", "venv/lib/site-packages", "node_modules", "examples"])
+def test_files_of_other_projects_are_not_searched(tmp_path, folder):
+    (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / folder / "test_it.py").write_text(EXAMPLES["test"][2])
+    calls = list(example_calls(load(tmp_path, HARD), str(tmp_path / "hard.py")))
+    assert len(calls) == (folder == "examples")
+
+
+def test_a_damaged_notebook_of_the_project_does_not_end_the_search(tmp_path):
+    (tmp_path / "readme.ipynb").write_text("no JSON about Attention")
+    (tmp_path / "test_it.py").write_text(EXAMPLES["test"][2])
+    assert len(list(example_calls(load(tmp_path, HARD), str(tmp_path / "hard.py")))) == 1
+
+
 def test_an_example_leads_to_a_comparison(tmp_path):
     target = load(tmp_path, HARD + EXAMPLES["main"][2])
     diagnosis = examine(target, file=str(tmp_path / "hard.py"))
@@ -121,6 +135,39 @@ def test_calls_of_functions_are_found(tmp_path):
     target = load(tmp_path, FUNCTION, "attention")
     diagnosis = examine(target, file=str(tmp_path / "hard.py"))
     assert diagnosis.verdict == EQUAL
+
+
+LOOPS = """
+import math
+import numpy as np
+def attention(q, k, v, causal=False):
+    if causal:
+        raise NotImplementedError
+    out = np.zeros((len(q), v.shape[1]))
+    for i in range(len(q)):
+        scores = [sum(a * b for a, b in zip(q[i].tolist(), row.tolist())) / math.sqrt(q.shape[1]) for row in k]
+        powers = [math.exp(min(s, 700)) for s in scores[: i + 1]]
+        for power, row in zip(powers, v):
+            out[i] += power / sum(powers) * row
+    return out
+"""
+
+
+def test_errors_of_further_calls_do_not_end_an_examination(tmp_path):
+    """With large queries all powers of a row are 0; with its flag the code raises an error."""
+    target = load(tmp_path, LOOPS, "attention")
+    found = examine(target, file=str(tmp_path / "hard.py"))
+    assert (found.verdict, found.cautions) == (NOT_COMPARED, ("exp without maximum",))
+    assert any("causal=True" in reason for reason in found.unknown)
+
+
+def test_an_array_may_be_a_default(tmp_path):
+    text = FUNCTION.replace("secret):", "secret, table=np.eye(3)):").replace(
+        "import torch", "import torch\nimport numpy as np"
+    )
+    assert examine(load(tmp_path, text, "attention"), file=str(tmp_path / "hard.py")).verdict == EQUAL
+    with pytest.raises(InvalidInput, match="could not be called"):
+        examine(load(tmp_path, text.partition("def test_")[0], "attention"), file=str(tmp_path / "hard.py"))
 
 
 BY_CLASS = """
@@ -229,6 +276,20 @@ def test_a_method_of_another_name_is_called_and_can_be_typed(tmp_path):
     found = examine(target, file=str(tmp_path / "hard.py"))
     assert (found.verdict, found.call) == (EQUAL, "Attention(d_model=48).compute_attention(x)")
     assert examine(target, file=str(tmp_path / "hard.py"), call=found.call).verdict == EQUAL
+
+
+LAYER = """
+import torch
+def attention(q, k, v, dropout):
+    return dropout(torch.softmax(q @ k.transpose(-2, -1) / q.size(-1) ** 0.5, dim=-1)) @ v
+"""
+
+
+@pytest.mark.parametrize("layer", ["nn.Dropout(0.5)", "nn.Sequential(nn.Dropout(0.5))"])
+def test_layers_of_torch_in_a_typed_call_are_made_once(tmp_path, layer):
+    target = load(tmp_path, LAYER, "attention")
+    found = examine(target, file=str(tmp_path / "hard.py"), call=f"attention(q, k, v, {layer})")
+    assert (found.verdict, found.mistakes) == (EQUAL, ())
 
 
 def test_a_call_that_is_not_found_gives_its_error_and_one_line_to_run(tmp_path):

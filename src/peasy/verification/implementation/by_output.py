@@ -49,11 +49,11 @@ def judge_by_output(attempt: Attempt, found: Judgement) -> bool:
         elif _compared(attempt, {name: True}, (q, k, v), (False,), Judgement()):
             found.mistake("named causal but not causal")
         else:
-            found.not_understood(f"With {name}=True it gives numbers that are not known here.")
+            found.not_understood(f"With {name}=True it gives no numbers that are known here.")
     large = {by_role["query"]: subject.inputs[by_role["query"]] * np.float32(1e4)}
     try:
         finite = all(np.isfinite(array).all() for array in subject.plain(large))
-    except OverflowError:
+    except (ArithmeticError, ValueError):  # powers too large, or all of them 0
         finite = False
     if not finite:
         found.caution("exp without maximum")
@@ -65,7 +65,10 @@ def _compared(
     found: Judgement,
 ) -> bool:  # fmt: skip
     """Note what the results equal: the formula, or the formula with known mistakes; False if nothing known."""
-    arrays = attempt.subject.plain(constants=constants)
+    try:
+        arrays = attempt.subject.plain(constants=constants)
+    except Exception:  # a flag may need more arguments
+        return False
     for names, is_causal, context in _variants(*inputs, causal):
         for array in arrays:
             if array.shape != context.shape:

@@ -106,7 +106,8 @@ def call_name(cls: type) -> str:
 
 def call_method(cls: type) -> Any:
     """Return the function of the method that runs attention, None if there is none."""
-    return next((vars(base)[call_name(cls)] for base in cls.__mro__ if call_name(cls) in vars(base)), None)
+    name = call_name(cls)
+    return next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), None)
 
 
 def call_of(made: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Calls to try: a function or module with guessed arguments, or an expression given by the user, as subjects."""
+"""Calls to try: with arguments guessed by name, taken from examples of the project, or proposed by errors."""
 
 import contextlib
 import dataclasses
@@ -140,18 +140,9 @@ def _kept_attempts(
                 text = created_text(target, call.created)
             shown = {n: array_name(roles[n]) for n in inputs} | {n: short_text(v) for n, v in constants.items()}
             text = f"{text}({shown_text(shown)})" + (f" as in {call.caller}" if call.caller else "")
-            subject = RepeatedCall(
-                functools.partial(_call_by_name, call_of(made)),
-                inputs,
-                library,
-                {},
-                buffers,
-                ops,
-                constants,
-                text,
-                made,
-            )
-            filled(subject, made, seed)
+            run = functools.partial(_call_by_name, call_of(made))
+            subject = RepeatedCall(run, inputs, library, {}, buffers, ops, constants, text, made)
+            _filled(subject, made, seed)
         except Exception as error:
             failures.append(failure(error, text, file))
             continue
@@ -159,7 +150,7 @@ def _kept_attempts(
         yield Attempt(subject, {n: roles[n] for n in inputs}, masks, [], made, parameters, sizes, None, call.guessed)
 
 
-def filled(subject: RepeatedCall, made: Any, seed: int) -> list[Array]:
+def _filled(subject: RepeatedCall, made: Any, seed: int) -> list[Array]:
     """Fill the parameters of a module, after a first call that creates lazy ones, and return the outputs."""
     outputs = subject.plain()
     if not is_module(made):
@@ -263,7 +254,7 @@ def _call_attempts(
             continue  # guesses only where nothing better runs
         subject.buffer_ops, subject.buffers = ops, buffers
         try:
-            outputs = filled(subject, made, seed)
+            outputs = _filled(subject, made, seed)
             if form.mask is not None and not all(np.isfinite(array).all() for array in outputs):
                 raise ValueError("its output is not finite: this mask hides everything")
         except Exception as error:

@@ -436,11 +436,15 @@ def _groups_are_optional(target: Any) -> bool:
 
 
 def _diagnosis(state: Examination, attempt: Attempt, found: Judgement) -> Diagnosis:
-    # with sizes that the project chose, numbers can be equal by chance: what is not understood decides
+    # with sizes that the project chose, numbers can be equal by chance: a mistake counts if all else is understood
     if found.mistakes and (attempt.guessed or (attempt.layout is None and found.unknown)):
+        chosen, call = (
+            "guessed settings" if attempt.guessed else "these sizes",
+            attempt.subject.text.partition(" as in ")[0],
+        )
         found.not_understood(
-            f"{', '.join(found.mistakes)} was found, but with guessed settings; with others it may be right. "
-            f'Give yours: --call "{attempt.subject.text.partition(" as in ")[0]}"'
+            f"{', '.join(found.mistakes)} was found, but with {chosen}; with others it may be right. "
+            f'Give yours: --call "{call}"'
         )
         found.mistakes.clear()
     verdict = WRONG if found.mistakes else NOT_COMPARED if found.unknown or not found.compared else EQUAL

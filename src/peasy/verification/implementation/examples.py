@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from peasy.errors import InvalidInput
 from peasy.verification.implementation.captured import CapturedCall, Reached, kept_call
 from peasy.verification.implementation.loading import project_files, python_source
 from peasy.verification.implementation.repeated_call import quiet
@@ -47,7 +48,7 @@ def example_calls(target: Any, file: str) -> Iterator[CapturedCall]:
 def _examples(name: str, file: Path, created: bool) -> Iterator[tuple[Path, list[ast.stmt]]]:
     """Yield the files and statements that call a function, or an object that they create."""
     for path in _files(file):
-        with contextlib.suppress(SyntaxError, ValueError, OSError):
+        with contextlib.suppress(SyntaxError, ValueError, OSError, InvalidInput):
             text = path.read_text("utf-8-sig", errors="replace") if path.stat().st_size < _MAX_BYTES else ""
             if name not in text:
                 continue
@@ -118,7 +119,7 @@ def _calls_in(body: list[ast.stmt], name: str, created: bool) -> Iterator[list[a
         makes = re.search(rf"\b{name}\(", text)
         if makes and created:
             objects |= _bound(body[last])
-        called = [name] if not created else [each for each in objects if each not in ("", name)]
+        called = objects - {name} if created else {name}
         direct = created and makes and re.search(r"\)\(|\)\.\w+\(", text)
         if not isinstance(body[last], ast.FunctionDef | ast.ClassDef) and (
             direct or any(re.search(rf"(?<![\w.]){re.escape(each)}(\.\w+)?\(", text) for each in called)

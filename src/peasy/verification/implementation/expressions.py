@@ -105,7 +105,8 @@ def _create_objects(
             function = None
             with contextlib.suppress(NameError):
                 function = None if used & {*CALL_NAMES, "mask"} else evaluate(node.func)
-            if not inspect.isclass(function) or function.__module__.partition(".")[0] in ("builtins", "torch", "numpy"):
+            known = str(getattr(function, "__module__", "")).partition(".")[0] in ("builtins", "torch", "numpy")
+            if not inspect.isclass(function) or (known and not hasattr(function, "forward")):
                 self.generic_visit(node)
                 return node
             keywords = {str(keyword.arg): evaluate(keyword.value) for keyword in node.keywords}

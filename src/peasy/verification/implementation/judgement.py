@@ -29,7 +29,7 @@ class Judgement:
     axes: int = 0
     """Axes of the inputs, where each row of queries, keys and values belongs to one token of them."""
     heads: int = 0
-    """Matrices of scores of the call."""
+    """Number of score matrices: those of all heads of all sequences."""
     mixed: bool = False
     """Whether some row of queries, keys or values belongs to several tokens."""
 
@@ -120,12 +120,13 @@ def statement(place: Place | None) -> str:
 
 def _around(place: Place | None, kind: type[ast.AST]) -> list[Any]:
     """Return the statements of a kind around a line, the innermost last."""
+    if place is None:
+        return []
     try:
-        tree = ast.parse("".join(linecache.getlines(place.file))) if place else ast.Module([], [])
+        nodes: list[Any] = [*ast.walk(ast.parse("".join(linecache.getlines(place.file))))]
     except SyntaxError:
         return []
-    nodes: list[Any] = [node for node in ast.walk(tree) if place and isinstance(node, kind)]
-    found = [node for node in nodes if place and node.lineno <= place.line <= (node.end_lineno or 0)]
+    found = [node for node in nodes if isinstance(node, kind) and node.lineno <= place.line <= (node.end_lineno or 0)]
     return sorted(found, key=lambda node: node.lineno)
 
 

@@ -105,7 +105,7 @@ def _einsum_axes(operands: list[str], result: str) -> Iterator[list[str]]:
 
 
 def _axis_letters(names: list[str]) -> str:
-    """Return the letters of a `Layout` for names of axes, and d for the width; ? for what is not known."""
+    """Return the letters of a `Layout` for names of axes; of a name that is not known, its place decides."""
     plain = [name.lower().strip("_").removeprefix("self.") for name in names]
     letters = {"batch": "b", "heads": "h", "key_heads": "h", "repeats": "g"}
     letters |= {"d_model": "d", "d_head": "d", "length": "t"}

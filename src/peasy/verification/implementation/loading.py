@@ -9,7 +9,6 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
-import itertools
 import json
 import linecache
 import os
@@ -69,8 +68,14 @@ def project_folders(file: Path) -> list[Path]:
 
 def project_files(file: Path, *suffixes: str) -> list[Path]:
     """Return the files of a file's project, itself first, then those near it; 2,000 at most."""
-    everything = itertools.islice(project_folders(file)[-1].rglob("*"), 50_000)  # a home folder would take minutes
-    others = (path for path in everything if path.suffix in suffixes)
+    others, count, around = list[Path](), 0, file.resolve().parents
+    foreign = re.compile(r"\.|(node_modules|site-packages)$")
+    for folder, inner, names in os.walk(project_folders(file)[-1]):
+        inner[:] = sorted(name for name in inner if not foreign.match(name) or Path(folder, name) in around)
+        others += [Path(folder, name) for name in names if name.endswith(suffixes)]
+        count += len(names)
+        if count > 50_000:  # a home folder would take minutes
+            break
     near = sorted(others, key=lambda path: (-len(os.path.commonpath([path, file])), path))
     return list(dict.fromkeys([file, *near[:2000]]))
 

@@ -62,12 +62,11 @@ def repaired_calls(
 ) -> Iterator[CapturedCall]:
     """Yield calls of a target that run, best first by how far they came; `call(created, arguments)` makes one."""
     first = {_CREATED + name: value for name, value in created.items()}
-    queue: list[tuple[tuple[float, ...], int, dict[str, Any], tuple[str, ...]]] = []
     seen, number, found, end = set[str](), itertools.count(1), 0, time.process_time() + _MAX_SECONDS
+    queue: list[tuple[tuple[float, ...], int, dict[str, Any], tuple[str, ...]]]
+    queue = [((-math.inf,), next(number), {**first, **start}, ()) for start in starts]
     function = call_method(target) if inspect.isclass(target) else target
     optional = {p.name for p in signature_of(function) if p.default is None}
-    for start in starts:
-        queue.append(((-math.inf,), next(number), {**first, **start}, ()))
     for _ in range(_MAX_TRIALS):
         if not queue or time.process_time() > end or found == _MAX_CALLS:
             return
@@ -173,10 +172,10 @@ def _other_settings(error: BaseException, value: Any, sizes: Sizes) -> Iterator[
     """Yield a configuration with another value of a guessed setting, those of the failing lines and strings first."""
     if not isinstance(value, ConfigGuess):
         return
-    said = f"{error} {' '.join(map(_statement, _frames(error)))}"
+    failing = f"{error} {' '.join(map(_statement, _frames(error)))}"
     words = [word for word in re.findall(r"[\"'](\w+)[\"']", str(error)) if word not in value]
     yield value.changed({})
-    for name in sorted(value.guesses, key=lambda name: name not in said):
+    for name in sorted(value.guesses, key=lambda name: name not in failing):
         yield from (value.changed({name: other}) for other in (*words, None, True, 1, sizes.heads, sizes.d_head))
 
 
@@ -327,8 +326,8 @@ def start_arguments(
 ) -> list[dict[str, Any]]:
     """Return the first arguments of a call: arrays with and without heads, None, or `required(name, role)`."""
     arrays = ("query", "key", "value", "x", "source")
-    parameters = [p for p in signature_of(function) if p.default in (None, p.empty) or roles[p.name] in arrays]
+    known = [p for p in signature_of(function) if roles[p.name] in arrays or p.default is None or p.default is p.empty]
     shapes = (sizes.batch, sizes.time, sizes.d_model), (sizes.batch, sizes.heads, sizes.time, sizes.d_head)
-    others = {p.name: None if p.default is None else required(p.name, roles[p.name]) for p in parameters
+    others = {p.name: None if p.default is None else required(p.name, roles[p.name]) for p in known
               if p.default is None or roles[p.name] not in arrays}  # fmt: skip
-    return [{p.name: others.get(p.name, Shape(axes)) for p in parameters} for axes in shapes]
+    return [{p.name: others.get(p.name, Shape(axes)) for p in known} for axes in shapes]

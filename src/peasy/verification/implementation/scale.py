@@ -91,7 +91,7 @@ def _published_without_scale(reading: Reading) -> str:
 def _says_unscaled(place: Place | None) -> bool:
     """Return whether a kernel gets a scale of 1, or a comment near its line says that nothing is scaled."""
     near = linecache.getlines(place.file)[max(place.line - 8, 0) : place.line + 8] if place else []
-    comment = re.search(r"#.*(\bno|without|not?) +scal|#.*\bunscaled", "".join(near), re.I)
+    comment = re.search(r"#.*\b(no|not|without) +scal|#.*\bunscaled", "".join(near), re.I)
     return bool(comment or re.search(r"\bscale=1(\.0)?\b", statement(place)))
 
 

@@ -123,10 +123,11 @@ def _around(place: Place | None, kind: type[ast.AST]) -> list[Any]:
     if place is None:
         return []
     try:
-        nodes: list[Any] = [*ast.walk(ast.parse("".join(linecache.getlines(place.file))))]
+        tree = ast.parse("".join(linecache.getlines(place.file)))
     except SyntaxError:
         return []
-    found = [node for node in nodes if isinstance(node, kind) and node.lineno <= place.line <= (node.end_lineno or 0)]
+    nodes: list[Any] = [node for node in ast.walk(tree) if isinstance(node, kind)]
+    found = [node for node in nodes if node.lineno <= place.line <= (node.end_lineno or 0)]
     return sorted(found, key=lambda node: node.lineno)
 
 

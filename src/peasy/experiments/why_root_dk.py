@@ -49,27 +49,11 @@ class ScaleResult(Result, repr=True):
         rows = tuple((name, *astuple(statistics)) for name, statistics in self.statistics.items())
         title = f"{_NUM_SHOWN_SAMPLES} samples of {NUM_SHOWN_KEYS} keys"
         parts = (
-            Paragraph(self.summary),
             Matrix("weights", tuple(self.weights.values()), tuple(self.weights), keys, "√d_k", "key", shaded=True),
             Table(("√d_k", "variance of scores", "entropy", "gradient"), rows, title),
             Paragraph("Entropy is relative to its maximum; gradient is the norm of the softmax Jacobian.", "note"),
         )
         return Document(f"Why √d_k: d_k = {self.d_k}", parts)
-
-    @property
-    def summary(self) -> str:
-        """What the scale changes."""
-        written = [
-            (f"{self.statistics[name].variance:.2f}", f"{max(weights):.3f}", f"{self.statistics[name].gradient:.3g}")
-            for name, weights in self.weights.items()
-        ]
-        variance, weight, gradient = (
-            f"{without} without and {with_scale} with" for without, with_scale in zip(*written, strict=True)
-        )
-        return (
-            f"The scores have variance {variance} the division by √d_k. The largest weight is {weight} it, and the "
-            f"gradient of the softmax {gradient} it."
-        )
 
     def data(self) -> JsonDict:
         """Return weights, variance, entropy and gradient, `without` and `with` the scale."""

@@ -239,13 +239,14 @@ def _example(value: object) -> str:
 def _member_rows(cls: type) -> list[tuple[str, str, object, str]]:
     """Return name, shown name, type and text of the public members of a class, without those of every result."""
     from peasy.commands.result import Result
+    from peasy.parameters import attribute_docstrings
 
     bases = [base for base in reversed(cls.__mro__[:-1]) if base.__module__.startswith("peasy.")]
     own = {**_results()["common"], **_results().get(cls.__name__, {})}
     rows: dict[str, tuple[str, str, object, str]] = {}
     for base in bases:
         fields = inspect.get_annotations(base) if dataclasses.is_dataclass(base) else {}
-        texts = own | _field_texts(base)
+        texts = own | attribute_docstrings(base)
         rows |= {name: (name, name, annotation, texts.get(name, "")) for name, annotation in fields.items()}
         for name, member in vars(base).items():
             text = (inspect.getdoc(member) or "").partition("\n")[0]
@@ -263,17 +264,6 @@ def _member_rows(cls: type) -> list[tuple[str, str, object, str]]:
         if not name.startswith("_") and name != "json_decimals" and usual.get(name) != row[3]
         if name != "document" or cls is Result
     ]
-
-
-def _field_texts(cls: type) -> dict[str, str]:
-    """Return the first line of the string below each field of a class."""
-    body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0].body  # type: ignore[attr-defined]
-    return {
-        field.target.id: text.value.value.partition("\n")[0]
-        for field, text in itertools.pairwise(body)
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
-        if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str)
-    }
 
 
 def _type(annotation: object) -> str:
@@ -525,6 +515,8 @@ def _inner_settings(hint: Any) -> list[type]:
 
 
 def _setting_rows(kind: type, paths: list[str]) -> list[Setting]:
+    from peasy.parameters import attribute_docstrings
+
     meanings, bounded = attribute_docstrings(kind), typing.get_type_hints(kind, include_extras=True)
     rows = []
     for field in dataclasses.fields(kind):
@@ -590,27 +582,6 @@ def _show_setting(value: Any) -> str:
     if isinstance(plain, dict) and plain:
         return f"`{plain['kind']}`" if "kind" in plain else "table"
     return f"`{plain}`" if isinstance(plain, str) else f"`{json.dumps(plain)}`"
-
-
-def attribute_docstrings(kind: type) -> dict[str, str]:
-    """Return the string literal below each field of a class and of the classes it inherits from."""
-    found: dict[str, str] = {}
-    for owner in reversed(kind.__mro__[:-1]):
-        if not dataclasses.is_dataclass(owner):
-            continue
-        body = _class_definition(owner).body
-        for node, following in itertools.pairwise(body):
-            match node, following:
-                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                    found[name] = " ".join(text.split())
-    return found
-
-
-def _class_definition(kind: type) -> ast.ClassDef:
-    tree = ast.parse(textwrap.dedent(inspect.getsource(kind)))
-    definition = tree.body[0]
-    assert isinstance(definition, ast.ClassDef)
-    return definition
 
 
 def _annotated_bounds(hint: Any) -> str:

@@ -25,7 +25,7 @@ def verdict_exit_code(passed: bool | None) -> int:
 
 
 class PeasyError(Exception):
-    """Base class of errors that the user can fix; `hint` says how.
+    """Base class of errors that the user can fix; `hint` says how, `script` are lines of Python that do it.
 
     >>> PeasyError("There is no model x.", hint="List the models: peasy models").hint
     'List the models: peasy models'
@@ -34,10 +34,9 @@ class PeasyError(Exception):
     code = "error"
     exit_code = 1
 
-    def __init__(self, message: str, *, hint: str | None = None) -> None:
+    def __init__(self, message: str, *, hint: str | None = None, script: str | None = None) -> None:
         super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message, self.hint, self.script = message, hint, script
 
 
 class UsageError(PeasyError):

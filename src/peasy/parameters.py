@@ -64,7 +64,7 @@ def command_parameters(command: Callable[..., object], options: type | None = No
 def field_parameters(options: type) -> Mapping[str, CommandParameter]:
     """Return the fields of a dataclass as parameters; the string below a field explains it."""
     assert dataclasses.is_dataclass(options)
-    hints, explanations = typing.get_type_hints(options, include_extras=True), _attribute_docstrings(options)
+    hints, explanations = typing.get_type_hints(options, include_extras=True), attribute_docstrings(options)
     found = {}
     for field in dataclasses.fields(options):
         factory = field.default_factory
@@ -168,16 +168,16 @@ def _explanations(docstring: str) -> dict[str, str]:
     return {name: " ".join(text.split()) for name, text in entries}
 
 
-def _attribute_docstrings(kind: type) -> dict[str, str]:
-    """Return the strings that stand below the fields of a class and of its base classes."""
+def attribute_docstrings(kind: type) -> dict[str, str]:
+    """Return the strings that stand below the fields of a class and of its base classes, each on one line."""
     found: dict[str, str] = {}
-    for base in reversed(kind.__mro__[:-1]):
-        body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
-        assert isinstance(body, ast.ClassDef)
-        for field, below in zip(body.body, body.body[1:], strict=False):
-            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(below, ast.Expr):
-                text = below.value.value if isinstance(below.value, ast.Constant) else ""
-                found[field.target.id] = " ".join(str(text).split())
+    for base in (base for base in reversed(kind.__mro__) if "__annotations__" in vars(base)):
+        (definition,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
+        assert isinstance(definition, ast.ClassDef)
+        for field, below in itertools.pairwise(definition.body):
+            match field, below:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    found[name] = " ".join(text.split())
     return found
 
 

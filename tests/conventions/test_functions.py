@@ -1,6 +1,7 @@
 """Short functions, descriptive module names, and only the CLI prints."""
 
 import ast
+from collections.abc import Iterable
 
 import pytest
 
@@ -74,6 +75,33 @@ def test_only_the_cli_prints(sources):
 
 def test_no_todo_is_left_in_the_source(sources):
     assert not [s.name for s in sources for word in ("TODO", "FIXME", "XXX", "NotImplementedError") if word in s.text]
+
+
+def decorated_records(trees: Iterable[ast.AST]) -> list[str]:
+    """Subclasses of `Record` with `@dataclass`: the base makes them frozen dataclasses, and Python's error at a second
+    one ("Cannot overwrite attribute", "cannot inherit non-frozen") does not say so."""
+    classes = {node.name: node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+
+    def is_record(name: str) -> bool:
+        bases = [ast.unparse(base).rpartition(".")[2] for base in classes[name].bases] if name in classes else []
+        return name == "Record" or any(map(is_record, bases))
+
+    with_decorator = [name for name, node in classes.items() if "dataclass" in map(_decorator, node.decorator_list)]
+    return [name for name in with_decorator if is_record(name)]
+
+
+def _decorator(node: ast.expr) -> str:
+    return ast.unparse(node.func if isinstance(node, ast.Call) else node).rpartition(".")[2]
+
+
+def test_records_have_no_decorator(sources):
+    assert not decorated_records(s.tree for s in sources)
+
+
+@pytest.mark.parametrize("decorator", ["@dataclass", "@dataclasses.dataclass(frozen=True)"])
+def test_a_record_with_a_decorator_is_found(decorator):
+    code = f"class Result(Record): pass\n{decorator}\nclass Own(result.Result):\n    x: int"
+    assert decorated_records([ast.parse(code)]) == ["Own"]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from peasy.datasets import BUILT_IN
 from peasy.datasets.catalogue import FilesConfig
 from peasy.models.config import ModelConfig
 from peasy.models.preset import preset
+from peasy.parameters import attribute_docstrings
 from peasy.training.recipe import MODEL_KINDS, MODEL_SIZES, Recipe, make_recipe
 
 ROW = re.compile(r"^\| (`[^|]+`) \| ([^|]*) \| ([^|]*) \| ([^|]*) \|$", re.MULTILINE)
@@ -73,7 +74,7 @@ def leaf_keys(table: dict, path: str = "") -> set[str]:
 
 def test_every_field_of_the_settings_has_a_docstring(generate):
     for kind, _, title in generate._setting_classes():
-        missing = {field.name for field in dataclasses.fields(kind)} - set(generate.attribute_docstrings(kind))
+        missing = {field.name for field in dataclasses.fields(kind)} - set(attribute_docstrings(kind))
         assert not missing, title
 
 

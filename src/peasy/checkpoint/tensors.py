@@ -141,14 +141,14 @@ class TensorStore(Mapping[str, "torch.Tensor"]):
         return sum(self.info(name).nbytes for name in self)
 
 
-_CONVERSION = """If you trust it, convert it in Python; weights_only refuses code, but peasy reads no pickle at all:
-    import pathlib, torch
-    from safetensors.torch import save_file
-    folder = pathlib.Path({folder!r})
-    parts = [torch.load(file, map_location="cpu", weights_only=True) for file in sorted(folder.glob({files!r}))]
-    parts = [part.get("state_dict", part) for part in parts]
-    weights = {{name: tensor.clone().contiguous() for part in parts for name, tensor in part.items()}}
-    save_file(weights, folder / "model.safetensors", metadata={{"format": "pt"}})"""
+_CONVERSION_HINT = "If you trust it, convert it in Python; weights_only refuses code, but peasy reads no pickle at all:"
+_CONVERSION = """import pathlib, torch
+from safetensors.torch import save_file
+folder = pathlib.Path({folder!r})
+parts = [torch.load(file, map_location="cpu", weights_only=True) for file in sorted(folder.glob({files!r}))]
+parts = [part.get("state_dict", part) for part in parts]
+weights = {{name: tensor.clone().contiguous() for part in parts for name, tensor in part.items()}}
+save_file(weights, folder / "model.safetensors", metadata={{"format": "pt"}})"""
 
 
 def open_tensors(folder: SafeFolder) -> TensorStore:
@@ -163,7 +163,8 @@ def open_tensors(folder: SafeFolder) -> TensorStore:
         first = min(names, key=lambda name: (not name.startswith("pytorch_model"), name))
         message = f"{folder.path} stores its weights in {first}: a pickle file, which can run code when it is loaded."
         files = "pytorch_model*.bin" if first.startswith("pytorch_model") else first
-        raise InvalidInput(message, hint=_CONVERSION.format(folder=str(folder.path), files=files))
+        script = _CONVERSION.format(folder=str(folder.path), files=files)
+        raise InvalidInput(message, hint=_CONVERSION_HINT, script=script)
     raise NotFound(f"{folder.path} has no {WEIGHTS_FILE}.", hint=hint_for_folder(folder.path))
 
 

@@ -41,11 +41,14 @@ def print_error(error: PeasyError, flags: Flags) -> None:
     with ignore_closed_pipe():
         if flags.json:
             details = {"code": error.code, "message": error.message, "hint": error.hint}
+            details |= {} if error.script is None else {"script": error.script}
             print_json({"ok": False, "error": details, "exit": error.exit_code})
             return
         print(f"✗ {error.message}", file=sys.stderr)
-        for line in (error.hint or "").splitlines():  # lines of code stand at the margin, to be copied and run
-            print(line[4:] if line.startswith("    ") else f"  {line}", file=sys.stderr)
+        for line in (error.hint or "").splitlines():
+            print(f"  {line}", file=sys.stderr)
+        if error.script is not None:  # at the margin, to be copied and run
+            print(error.script, file=sys.stderr)
 
 
 def print_verbose(seconds: float, sources: list[str]) -> None:

@@ -47,6 +47,7 @@ MAX_HEAD_NUMBERS = 400_000
 """Numbers of all heads that are included if none are named, those of the story first."""
 _HEAD_NUMBERS = ("query", "key", "value", "masked", "context")
 """Steps of the formula that the arithmetic of one weight needs, beside the weights."""
+_WHY_SCALED = " Long vectors give large scores, and the softmax would give almost all weight to one key."
 _GRADIENT = "The way back: how the loss changes with each score. All gradients are in thousandths."
 _MIN_STORY_WEIGHT = 0.3
 """Smallest weight of the key that such a head attends to."""
@@ -350,22 +351,22 @@ def _formula(
         return steps | projected, {"additive": tuple(of.sum.tolist()), "captions": _captions(captions)}
     assert inputs is not None, "all other models attend by scaled dot products"
     mask, sinks, softcap = inputs.attention_mask, inputs.sinks, inputs.softcap
-    scale = None if isclose(inputs.scale, inputs.query.shape[-1] ** -0.5) else inputs.scale
+    is_usual_scale = isclose(inputs.scale, inputs.query.shape[-1] ** -0.5)
+    scale = None if is_usual_scale else inputs.scale
     has_mask = mask.has_mask or mask.bias is not None
     captions = attention_captions(SCORINGS["scaled-dot"], softmax, scale, softcap, has_mask, sinks is not None)
     constants = {
-        "divisor": 1 / inputs.scale, "softcap": softcap, "captions": _captions(captions, scale),
+        "divisor": 1 / inputs.scale, "softcap": softcap, "captions": _captions(captions, explains_scale=is_usual_scale),
         "sink": None if sinks is None else float(sinks.flatten()[head]),
     }  # fmt: skip
     return steps | ({} if mask.bias is None else {"bias": mask.bias[0, head]}), constants
 
 
-def _captions(steps: Iterable[FormulaStep], scale: float | None = 1) -> dict[str, str]:
+def _captions(steps: Iterable[FormulaStep], *, explains_scale: bool = False) -> dict[str, str]:
+    """Return what each step does; with `explains_scale` also why scores are divided by √d_k."""
     captions = {step.name: step.description for step in steps} | {"gradient": _GRADIENT}
-    if scale is None:
-        captions["scaled"] += (
-            " Long vectors give large scores, and the softmax would give almost all weight to one key."
-        )
+    if explains_scale:
+        captions["scaled"] += _WHY_SCALED
     return captions
 
 

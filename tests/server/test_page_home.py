@@ -137,6 +137,9 @@ def test_a_new_sentence_begins_without_what_belonged_to_the_old_one(home):
     page.locator(".answer .was").first.wait_for()
     page.get_by_role("button", name="Gradients of a training step").click()
     page.locator(".zoom-steps [aria-current]").get_by_text("A training step on this sentence").wait_for()
+    page.locator('.token[data-token="decoder:2"]').click()
+    page.locator(".zoom-row .key", has_text="<bos>").click()
+    assert {"q", "k"} <= window.state.keys()
     page.locator("#text").fill("They wanted the pizza")
     page.locator("#text").press("Enter")
     window.wait_until_idle()
@@ -145,9 +148,49 @@ def test_a_new_sentence_begins_without_what_belonged_to_the_old_one(home):
     assert probabilities(page) == pytest.approx(found, abs=0.0101)
     assert page.get_by_role("slider", name="temperature").input_value() == "1"
     assert page.get_by_role("button", name="Gradients of a training step").get_attribute("aria-pressed") == "false"
-    assert window.state.keys().isdisjoint({"g", "s"})
+    assert window.state.keys().isdisjoint({"g", "s", "q", "k"})
+    assert page.locator(".zoom-row h2 bdi").inner_text() == "·pizza", "the last word, not the row of the old sentence"
     for gone in (".answer .was", ".flow .token.cached", "text=come from the KV cache"):
         assert page.locator(gone).count() == 0, gone
+
+
+def test_a_link_names_a_cell_and_the_way_back_leads_to_it(home):
+    window = home("/home?m=stories&t=The+pizza+came+out&q=2&k=1")
+    page = window.page
+    assert page.locator(".trail").inner_text().endswith("·pizza › The")
+    page.get_by_role("button", name="Copy what came before").click()
+    page.get_by_text("looks from y back to u").wait_for()
+    page.go_back()
+    window.wait_until_idle()
+    assert page.locator(".trail").inner_text().endswith("·pizza › The")
+
+
+def test_the_note_of_a_search_stays_until_its_own_end(home):
+    """The head that matters is searched for twice: the end of the first search says nothing about the second."""
+    long_text = "The pizza came out of the oven and it " * 3
+    window = home()
+    page = window.page
+    held = []
+
+    def answer(route):
+        (held.append if route.request.post_data_json["story"] else type(route).continue_)(route)
+
+    page.route("**/api/forward-pass", answer)
+    page.goto(f"{window.origin}/home?m=stories&t={long_text}tasted")
+    story = page.locator(".story", has_text="Looking for the head that matters most")
+    story.wait_for()
+    page.locator("#text").fill(f"{long_text}smelled")
+    page.locator(".flow .token", has_text="smelled").wait_for()
+    while len(held) < 2:
+        page.wait_for_timeout(20)
+    story.wait_for()
+    held[0].continue_()
+    page.wait_for_function("() => document.documentElement.dataset.waiting === '1'")
+    page.wait_for_timeout(100)
+    assert story.count() == 1, "the second search goes on"
+    held[1].continue_()
+    window.wait_until_idle()
+    assert story.count() == 0
 
 
 def test_labels_below_the_layers_do_not_overlap_in_lecture_mode(home):
@@ -493,6 +536,8 @@ def test_shared_file_is_clickable_without_a_server(home, browser, tmp_path):
     saved.goto(path.as_uri())
     saved.get_by_text("Head 0 of layer 1 looks from it back to pizza").wait_for()
     assert saved.locator(".trail").inner_text().endswith("it › ·pizza")
+    legends = [one.locator(".flow-legend").inner_text() for one in (page, saved)]
+    assert ["temperature" in legend for legend in legends] == [True, False], "a saved page has none"
     for _ in range(3):
         saved.get_by_role("button", name="Next step").click()
     assert re.search(r"weight = [\d.]+ / [\d.]+ = 1\.0000", saved.locator(".zoom-steps").inner_text())

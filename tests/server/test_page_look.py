@@ -101,30 +101,29 @@ def test_a_clicked_cell_leads_to_its_arithmetic(open_window):
     assert shown_number(page) == pytest.approx(number, abs=1e-4), "the map follows the row"
 
 
-def test_a_held_key_asks_for_the_last_cell_only(open_window):
+def test_a_held_key_asks_for_the_last_head_only(open_window):
     window = open_window(f"/look?m=writer&t={quote(TEXT)}&l=0&h=0&q=5&k=5")
     page = window.page
     maps(page)
     window.wait_until_idle()
-    asked, answers = [], []
-
-    def answer(route):
-        asked.append(route.request.post_data_json)
-        answers.append(route)
-
-    page.route("**/api/forward-pass", answer)
-    page.evaluate("""() => {
-        const press = { key: "ArrowUp", bubbles: true };
-        for (let count = 0; count < 5; count++) document.body.dispatchEvent(new KeyboardEvent("keydown", press));
-    }""")
-    while len(asked) < 2:
-        page.wait_for_timeout(20)
-    page.wait_for_timeout(200)  # no further one follows
-    assert len(asked) == 2, "the first, which was aborted, and the last"
-    answers[-1].continue_()
+    asked = []
+    page.route("**/api/forward-pass", lambda route: asked.append(route))
+    press = "document.body.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }))"
+    hold = f"(keys) => keys.forEach((key) => {press})"
+    assert page.locator(".trail").inner_text().startswith("model › layer 0 › head 0"), "a link names a cell"
+    page.evaluate(hold, ["ArrowUp"] * 5)
     window.wait_until_idle()
     assert window.state["q"] == "0"
     assert page.locator(".trail").inner_text().split(" › ")[-2] == page.locator(".zoom h2 bdi").first.inner_text()
+    assert asked == [], "the numbers of the other rows came with those of the first"
+    page.evaluate(hold, ["."] * 5 + ["]"] * 5)
+    while len(asked) < 2:
+        page.wait_for_timeout(20)
+    page.wait_for_timeout(200)  # no further one follows
+    assert len(asked) == 2, "of another head: the first, which was aborted, and the last"
+    asked[-1].continue_()
+    window.wait_until_idle()
+    assert "layer 1 › head 1" in page.locator(".trail").inner_text()
 
 
 def test_link_restores_the_view_and_back_works(open_window):

@@ -83,7 +83,7 @@ export class FlowView {
 			make("div.story-row", this.caption, this.switches),
 			this.flow.element,
 			this.rail,
-			legend(source.glossaryLink),
+			legend(source),
 			this.board.element,
 		);
 	}
@@ -155,7 +155,7 @@ export class FlowView {
 	}
 
 	#drawCaption() {
-		fill(this.caption, this.note || this.#effect() || this.similar?.caption || this.#whereItLooks());
+		fill(this.caption, this.#effect() || this.note || this.similar?.caption || this.#whereItLooks());
 	}
 
 	/** Where the chosen token looks in the open head; of the story, also what the head is for. */
@@ -408,14 +408,14 @@ export function linked(text, link = (term) => term) {
 	return text.split(/[[\]]/).map((part, index) => (index % 2 ? link(part) : part));
 }
 
-/** What the signs of the picture mean. */
-function legend(link) {
+/** What the signs of the picture mean; a saved page has no rail with a temperature. */
+function legend({ glossaryLink: link, rail }) {
 	const entries = [
 		["ribbon", "a token (right end) looks at another (left end): the wider, the larger the weight"],
 		["map", "one attention [head]: each row is a token, bright where it looks; click to open it"],
 		["⊕", "what was found is added to the line of the token ([residual] stream)"],
 		["bar", "how much the [feed-forward network] adds"],
-		["was", "dashed: as it was before a head was switched off or the temperature changed"],
+		["was", `dashed: as it was before a head was switched off${rail ? " or the temperature changed" : ""}`],
 		["…", "would say: the next token if the model ended after this layer ([logit lens])"],
 		["·", "a space before the word; <bos> and <eos>: begin and end of the text"],
 	];

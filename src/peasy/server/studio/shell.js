@@ -2,8 +2,9 @@
 //
 // A page is a module page/<name>.js with `export class Page`: its constructor gets the element `place` and the shell,
 // `start(state)` shows the state of the URL, and `close()`, if there is one, stops what runs. A page with a list of
-// models or a text field in the top bar also has `export const page = {model?, text?}`: `model` is the capability of
-// the listed models, `text` the placeholder of the field. Pages use the public methods of Shell.
+// models or a text field in the top bar also has `export const page = {model?, text?, ofText?}`: `model` is the
+// capability of the listed models, `text` the placeholder of the field, `ofText` the parameters of the URL that say
+// nothing about another text or model. Pages use the public methods of Shell.
 
 import { ApiError, noResponse, request, stream, whileWaiting } from "./api.js";
 import { button, element, fill } from "./element.js";

@@ -134,8 +134,10 @@ export class TopBar {
 		if ((this.shell.state.t ?? "") !== this.text.value) this.#setState({ t: this.text.value }, false);
 	}
 
+	/** Another text or model: parameters of the page that belong to the one before go with it. */
 	#setState(changes, push = true) {
-		this.shell.setState(changes, { push });
+		const outdated = (this.#page.ofText ?? []).map((name) => [name, null]);
+		this.shell.setState({ ...Object.fromEntries(outdated), ...changes }, { push });
 		this.shell.notifyState();
 	}
 

@@ -25,7 +25,7 @@ import { cachePicture } from "../generate/cache.js";
 import { nextTokenPanel } from "../generate/nexttoken.js";
 import { headKeys } from "/web/render/moves.js";
 
-export const page = { model: "generate", text: "A prompt for the model to continue" };
+export const page = { model: "generate", text: "A prompt for the model to continue", ofText: ["at"] };
 
 const DEFAULT_TEXT = "The pizza came out of the oven and it";
 const EXAMPLES = [

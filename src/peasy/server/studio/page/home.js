@@ -17,7 +17,7 @@ import {
 import { chapterPanel, glossaryLink } from "../home/textbook.js";
 import { latestOnly } from "../latest.js";
 
-export const page = { model: "look", text: "A sentence for the model" };
+export const page = { model: "look", text: "A sentence for the model", ofText: ["q", "k", "g", "s"] };
 
 const PRESETS = [
 	{ label: "What does “it” mean?", m: "stories", t: "The pizza came out of the oven and it" },
@@ -95,7 +95,6 @@ export class Page {
 		this.view.similar = null;
 		const text =
 			state.t?.trim() || (PRESETS.find(({ m }) => m === this.name)?.t ?? "The pizza came out of the oven and it");
-		if (this.text && text !== this.text && state.g) this.setState({ t: text, g: null, s: null });
 		this.text = text;
 		this.isSmall = entry?.parameters * this.text.length < SMALL;
 		this.shell.bar.setDefaults({ m: this.name, t: this.text });
@@ -156,6 +155,7 @@ export class Page {
 			([base, edited]) => {
 				this.shell.clearError();
 				Object.assign(view, this.opening);
+				if (this.baseKey !== key) view.note = "";
 				[this.base, this.baseKey, this.shownOff, this.opening] = [base, key, off, null];
 				const kind = base.model_kind;
 				const network = kind === "recurrent-translator" ? "an RNN with attention" : "a Transformer";
@@ -165,7 +165,7 @@ export class Page {
 				view.show(edited || base, base, this.state);
 				this.drawNumbers();
 				this.enableKeys();
-				const isMissing = !this.isSmall && base.story === null && base.next_tokens.length > 0;
+				const isMissing = !this.isSmall && !view.note && base.story === null && base.next_tokens.length > 0;
 				if (isMissing && !(isChosen && this.model !== this.name)) this.findStory(key, isChosen);
 			},
 		);
@@ -176,8 +176,9 @@ export class Page {
 		const opened = this.view.open;
 		this.view.note = "Looking for the head that matters most …";
 		const found = await this.shell.attempt(() => this.requestPass({ story: true }));
+		if (this.baseKey !== key) return undefined; // the note is that of a newer search
 		this.view.note = "";
-		if (!found || this.baseKey !== key) return this.view.draw();
+		if (!found) return this.view.draw();
 		this.base.story = found.story;
 		if (!isChosen && this.view.open === opened) this.view.open = null;
 		return this.view.show(this.view.pass, this.base, this.state);

@@ -23,7 +23,7 @@ import { quizPanel } from "../work/quiz.js";
 import { scalePanel } from "../work/scale.js";
 import { showOptions } from "../work/options.js";
 
-export const page = { text: "Any sentence of at least two words, or choose an example below" };
+export const page = { text: "Any sentence of at least two words, or choose an example below", ofText: ["d", "c"] };
 
 const DEFAULT_EXAMPLE = "i-love-ai";
 const STEP_TIME = 1800; // milliseconds per step while playing

@@ -4,10 +4,11 @@ import re
 
 import numpy as np
 import pytest
+from tests.quantised import unpack
 from tests.render.conftest import looking
 
 from peasy import render
-from peasy.render.custom_elements import element_data, unpack
+from peasy.render.custom_elements import element_data
 from peasy.render.palette import CIVIDIS
 from peasy.views.document import Document, Links, Maps, Rows
 

@@ -76,7 +76,7 @@ def test_value_norms_are_correct():
         expected = np.linalg.norm(captured[layer, "value"].array, axis=-1)
         np.testing.assert_allclose(captured[layer, "weights"].value_norms, expected, rtol=1e-5)
         np.testing.assert_allclose(
-            captured[layer, "weights"].value_weighted(),
+            captured[layer, "weights"].measured("value"),
             captured[layer, "weights"].array * expected[:, None],
             rtol=1e-4,
             atol=1e-6,

@@ -5,8 +5,9 @@ import zlib
 
 import numpy as np
 import pytest
+from tests.quantised import unpack
 
-from peasy.render.custom_elements import exact_decimals, quantise, top_keys, unpack
+from peasy.render.custom_elements import exact_decimals, quantise, top_keys
 
 
 @pytest.mark.parametrize("fine", [0, 10**6])

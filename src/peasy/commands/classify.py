@@ -140,9 +140,8 @@ def classify(
         raise InvalidInput(f"{loaded.name} is a {loaded.kind} without a classification head.", hint=hint)
     label = _classify_tokens if head.level == "token" else _classify_text
     labels = tuple(label(loaded, text) for text in many)
-    return ClassifyResult(
-        loaded.name, labels, head.level, loaded.truncation_note(loaded.num_truncated(many), len(many))
-    )
+    note = loaded.truncation_note(loaded.num_truncated(many), len(many))
+    return ClassifyResult(loaded.name, labels, head.level, note)
 
 
 def _classify_text(loaded: LoadedModel, text: str) -> TextLabels:

@@ -12,7 +12,7 @@ from annotated_types import Ge
 from peasy.checkpoint.hub import Confirm
 from peasy.commands.load import LoadedModel, load
 from peasy.commands.result import JsonDict, Result
-from peasy.errors import InvalidInput, did_you_mean
+from peasy.errors import InvalidInput, lookup
 from peasy.generation.sampling_params import LongPrompt, SamplingOptions, SamplingParams, WeightFormat
 from peasy.parameters import Record
 from peasy.views.document import CacheFigure, Cell, Document, DocumentPart, Heading, Paragraph, Table, short_title
@@ -386,9 +386,7 @@ def pack_weights(loaded: LoadedModel, weights: str) -> tuple["Model", str]:
 
     Only Transformers on CPU are packed; other models run unchanged.
     """
-    if weights not in (known := get_args(WeightFormat)):
-        hint = did_you_mean(weights, known) or f"Known: {', '.join(known)}."
-        raise InvalidInput(f'There is no weight format "{weights}".', hint=hint)
+    lookup(weights, dict.fromkeys(get_args(WeightFormat)), "weight format")
     if loaded.model.config.kind not in ("decoder", "encoder-decoder") or loaded.model.device.type != "cpu":
         if weights not in ("auto", "float32"):
             message = f"{loaded.name} cannot use {weights} weights: only Transformers on CPU can be packed."

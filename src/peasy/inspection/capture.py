@@ -22,14 +22,16 @@ ROW_BLOCK = 256
 """Rows per callback: besides the stored arrays, only these are held in full precision."""
 
 
+_STORAGES = {"auto": ("float32", "float16"), "float32": ("float32",), "float16": ("float16",)}
+
+
 def _choose_storage(num_values: int, budget: int, storage: str = "auto") -> str:
     """Return the dtype in which this many values fit the budget: float32, else float16; raise if neither does.
 
     >>> _choose_storage(1000, 4000), _choose_storage(1000, 2000)
     ('float32', 'float16')
     """
-    lookup(storage, dict.fromkeys(("auto", "float32", "float16")), "storage")
-    dtypes = ("float32", "float16") if storage == "auto" else (storage,)
+    dtypes = lookup(storage, _STORAGES, "storage")
     needed = 0
     for dtype in dtypes:
         needed = num_values * np.dtype(dtype).itemsize
@@ -179,14 +181,14 @@ class Recorder:
         heads, rows = activation.heads or (), activation.rows
         if step not in FORMULA_STEPS:
             rows = tuple(range(values.shape[-2])) if rows is None and step not in ("key", "value") else rows
-            self.captured[path, step] = Capture(path, step, values, heads, rows, None, activation.caption)
+            self.captured[path, step] = Capture(path, step, values, heads, rows)
             return
         if (path, step) not in self.captured:
             num_rows = self.lengths[path.stack] if self.spec.rows is None else len(self.spec.rows)
             whole = np.empty((len(values), num_rows, values.shape[-1]), values.dtype)
             pair = (self._value_norms, self._output_norms)
             norms, output = (found.get(path) if step == "weights" else None for found in pair)
-            capture = Capture(path, step, whole, heads, (), norms, activation.caption, output_norms=output)
+            capture = Capture(path, step, whole, heads, (), norms, output)
             self.captured[path, step] = capture
         capture = self.captured[path, step]
         joined = (*(capture.rows or ()), *(rows or ()))

@@ -13,9 +13,8 @@ from numpy.typing import DTypeLike, NDArray
 
 from peasy.display import DisplayMixin
 from peasy.errors import InvalidInput, NotFound, did_you_mean
-from peasy.formula.step import FormulaStep
 from peasy.metrics.scores import AlignmentErrors
-from peasy.nn.module_path import LayerTopK, ModulePath
+from peasy.nn.module_path import LayerTopK, ModulePath, part_name
 from peasy.parameters import Record
 
 _Index = int | slice | str
@@ -212,7 +211,7 @@ class Capture(Record, eq=False):
     `[head, key, width]` for key and value; `[row, width]` for residual stream and feed-forward (then `heads` is empty).
     `heads`: head numbers along the first axis; `rows`: query positions along the second (None: all keys).
     `value_norms` `[head, key]`, with weights only: norms of the value vectors; `output_norms`: of what they add to the
-    residual stream, through the output projection of their head. `caption`: the formula's step, if any.
+    residual stream, through the output projection of their head.
     """
 
     path: ModulePath
@@ -221,23 +220,19 @@ class Capture(Record, eq=False):
     heads: tuple[int, ...] = ()
     rows: tuple[int, ...] | None = None
     value_norms: Array | None = None
-    output_norms: Array | None = field(default=None, kw_only=True)
-    caption: FormulaStep | None = None
-
-    def value_weighted(self) -> Array:
-        """Return value-weighted attention: each weight times the norm of its value; rows do not sum to 1."""
-        assert self.value_norms is not None, "only weights have value norms"
-        return self.array.astype(np.float32) * self.value_norms[:, None, :]
-
-    def norm_based(self) -> Array:
-        """Return norm-based attention: the norm of what each key adds to the residual stream, |weight · v · W_O|."""
-        if self.output_norms is None:
-            raise InvalidInput(NO_OUTPUT_PROJECTION)
-        return self.array.astype(np.float32) * self.output_norms[:, None, :]
+    output_norms: Array | None = None
 
     def measured(self, measure: AttentionMeasure) -> Array:
-        """Return the weights themselves, or weighted by the norm of their values or of what these add."""
-        return {"weight": lambda: self.array, "value": self.value_weighted, "norm": self.norm_based}[measure]()
+        """Return the weights themselves, or times the norm of their values, or times that of what these add.
+
+        Value-weighted attention is weight · |v|, norm-based attention |weight · v · W_O|; rows do not sum to 1.
+        """
+        if measure == "weight":
+            return self.array
+        norms = self.value_norms if measure == "value" else self.output_norms
+        if norms is None:
+            raise InvalidInput(NO_OUTPUT_PROJECTION)
+        return self.array.astype(np.float32) * norms[:, None, :]
 
 
 class AttentionOverview(Record, eq=False):
@@ -390,7 +385,7 @@ class LogitComponent(Record, eq=False):
     @property
     def name(self) -> str:
         """Name as in "2.3" (layer.head), "2 feed-forward" or "embedding"."""
-        part = self.part.replace("_", "-").replace("feedforward", "feed-forward")
+        part = part_name(self.part)
         if self.head is not None:
             return f"{self.layer}.{self.head}" + ("" if part == "attention" else " cross")
         return part if self.layer is None else f"{self.layer} {part}"
@@ -438,7 +433,7 @@ class LogitAttribution(Record, eq=False):
         """Return the sums over the heads of each attention, and all other components, by name."""
         sums: dict[str, float] = {}
         for component in self.components:
-            part = component.part.replace("_", "-").replace("feedforward", "feed-forward")
+            part = part_name(component.part)
             name = part if component.layer is None else f"{component.layer} {part}"
             sums[name] = sums.get(name, 0.0) + component.value
         return sums

@@ -98,7 +98,7 @@ def capture_steps(
     recomputed = [step for step in FORMULA_STEPS if step in tap.steps and (step != "weights" or weights is None)]
     for piece in _row_slices(0, len(rows), tap.rows_per_block or len(rows)):
         if recomputed:
-            n_key, arrays, steps = selected.key.shape[2], {}, None
+            n_key, arrays = selected.key.shape[2], dict[str, Tensor]()
             skip_future = selected.attention_mask.causal and set(recomputed) <= _MASK_FILL.keys()
             rows_at_once = max(1, min(_ROW_BLOCK, _MAX_SCORES // (selected.query.shape[1] * n_key)))
             for block in _row_slices(piece.start, piece.stop, rows_at_once):
@@ -109,9 +109,8 @@ def capture_steps(
                         shape = (*selected.query.shape[:2], piece.stop - piece.start, n_key)
                         arrays[step] = steps[step].new_full(shape, _MASK_FILL.get(step, 0.0))
                     arrays[step][:, :, block.start - piece.start : block.stop - piece.start, :last] = steps[step]
-            assert steps is not None, "a piece has at least one row"
-            for step in recomputed:
-                tap.callback(Activation(path, step, arrays[step], heads, rows[piece], steps.step(step)))
+            for step, array in arrays.items():
+                tap.callback(Activation(path, step, array, heads, rows[piece]))
         if weights is not None and "weights" in tap.steps:
             selected_weights = _select_heads_and_rows(weights, heads, rows[piece])
             tap.callback(Activation(path, "weights", selected_weights, heads, rows[piece]))

@@ -14,6 +14,15 @@ class ModulePath(NamedTuple):
     part: str
 
 
+def part_name(part: str) -> str:
+    """Return the name of a part as it is shown.
+
+    >>> part_name("feedforward"), part_name("cross_attention")
+    ('feed-forward', 'cross-attention')
+    """
+    return part.replace("_", "-").replace("feedforward", "feed-forward")
+
+
 class Address(NamedTuple):
     """Address of an activation: module path and step, as in `Address("decoder", 2, "attention", "weights")`."""
 

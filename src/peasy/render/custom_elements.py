@@ -134,8 +134,8 @@ def quantise(values: ArrayLike, max_two_byte_size: int = _MAX_TWO_BYTE_SIZE) -> 
     """Quantise, deflate and base64-encode an array; the last code is NaN.
 
     >>> packed = quantise([[0.0, 0.25], [1.0, float("nan")]])
-    >>> packed["shape"], packed["error"] < 1e-5, unpack(packed).round(4).tolist()
-    ([2, 2], True, [[0.0, 0.25], [1.0, nan]])
+    >>> packed["shape"], packed["bytes"], packed["error"] < 1e-5
+    ([2, 2], 2, True)
     """
     array = np.asarray(values, dtype=np.float64)  # float32 rounding alone would exceed the stated error
     finite = np.isfinite(array)
@@ -157,15 +157,6 @@ def quantise(values: ArrayLike, max_two_byte_size: int = _MAX_TWO_BYTE_SIZE) -> 
 
 def _deflate(array: np.ndarray) -> str:
     return base64.b64encode(zlib.compress(array.tobytes(), 6)).decode("ascii")
-
-
-def unpack(packed: QuantisedArray) -> np.ndarray:
-    """Decode a quantised array, as the page does."""
-    dtype = np.dtype("<u2" if packed["bytes"] == 2 else "u1")
-    codes = np.frombuffer(zlib.decompress(base64.b64decode(packed["data"])), dtype).reshape(packed["shape"])
-    last = np.iinfo(dtype).max
-    step = (packed["high"] - packed["low"]) / (last - 1)
-    return np.where(codes == last, np.nan, packed["low"] + codes * step)
 
 
 def exact_decimals(error: float, max_decimals: int) -> int:

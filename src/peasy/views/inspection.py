@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from peasy.inspection import results
-from peasy.nn.module_path import ModulePath
+from peasy.nn.module_path import ModulePath, part_name
 from peasy.views import document as doc
 from peasy.views.attention import attention_name, opening_notes
 
@@ -164,7 +164,7 @@ def attribution_document(attribution: results.LogitAttribution) -> doc.Document:
     rows = tuple((head.name, head.value, _top_sources(head, attribution.attended[head.part])) for head in heads)
     parts.append(doc.Table(("head", "addend", "largest parts by source token"), rows, "Heads with the largest addends"))
     for part in attribution.attended:
-        parts.append(labelled_matrix(attribution.heads(part), f"Addends of the {part.replace('_', '-')} heads"))
+        parts.append(labelled_matrix(attribution.heads(part), f"Addends of the {part_name(part)} heads"))
     parts += [doc.Paragraph(note, "note") for note in attribution.notes]
     title = f"Logit attribution: {doc.short_title(attribution.tokens.text, attribution.model)}"
     return doc.Document(title, tuple(parts))
@@ -187,8 +187,7 @@ def _layers_table(attribution: results.LogitAttribution) -> doc.Table:
     ]
     totals = (sum(by.get(part, 0.0) for by in rows.values()) for part in (*parts, "other"))
     cells.append(("logit", *totals, attribution.logit))
-    names = (part.replace("_", "-").replace("feedforward", "feed-forward") for part in parts)
-    return doc.Table(("", *names, "biases, other", "sum"), tuple(cells), "Addends by layer")
+    return doc.Table(("", *map(part_name, parts), "biases, other", "sum"), tuple(cells), "Addends by layer")
 
 
 def _top_sources(head: results.LogitComponent, keys: results.Tokens, top: int = 4) -> str:

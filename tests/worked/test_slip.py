@@ -73,3 +73,13 @@ def test_a_single_wrong_number_is_not_a_slip():
     notes = {"tokens": love.tokens, "x": love.x, "w_q": love.w_q, "w_k": love.w_k, "written": written}
     [wrong] = [cell for cell in check(read_example(notes)).cells if cell.verdict == "wrong"]
     assert wrong.reason.endswith("= 0.4011, not 0.41.")
+
+
+def test_a_slip_in_queries_that_are_not_shown_is_named():
+    worked = solve(read_example(TEA))
+    scores = worked.values["x"] @ np.array(TEA["w_v"]) @ worked.values["key"].T
+    weights = shares(scores / np.sqrt(2))
+    written = [{"table": "weights", "cells": [[f"{number:.4f}" for number in row] for row in weights]}]
+    wrong = [cell for cell in check(read_example(TEA | {"written": written})).cells if cell.verdict == "wrong"]
+    assert wrong
+    assert all("in query, query used W_V: e^" in cell.reason for cell in wrong)

@@ -8,10 +8,17 @@ import pytest
 
 from peasy.worked import load_example, solve
 from peasy.worked.checking.checker import check
-from peasy.worked.checking.step_slips import STEP_SLIPS, step_slips
+from peasy.worked.checking.step_slips import STEP_SLIPS, StepPlace
 from peasy.worked.example import WrittenTable
 
 NETWORKS = ("layer-norm", "feed-forward", "cross-entropy", "softmax-backward", "adamw", "positions", "rnn-step")
+
+
+def step_slips(worked, name):
+    """Return the slips of one step of a network, by description."""
+    route = worked.graph.route(name, worked.values)
+    place = StepPlace(name, route.step, tuple(worked.values[i] for i in route.inputs), route.inputs, worked.values)
+    return [(slip.description, slip.values) for slip in place.slips()]
 
 
 @cache
@@ -28,7 +35,7 @@ def slipped_tables():
             if not node.listed or (route := worked.graph.route(node.name, worked.values)) is None:
                 continue
             with np.errstate(all="ignore"):
-                slips = list(step_slips(route.step, [worked.values[i] for i in route.inputs], route.inputs))
+                slips = step_slips(worked, node.name)
             for name, values in slips:
                 kind = type(route.step).__name__, name
                 if np.isfinite(values).all() and kind not in found:
@@ -64,8 +71,7 @@ def test_every_slip_of_a_step_is_named():
 )
 def test_a_slip_in_an_earlier_step_is_named(example, node, changed, slip):
     worked = solved(example)
-    route = worked.graph.route(changed, worked.values)
-    values = dict(step_slips(route.step, [worked.values[i] for i in route.inputs], route.inputs))[slip]
+    values = dict(step_slips(worked, changed))[slip]
     given = {name: worked.values[name] for name, own in worked.graph.nodes.items() if not own.routes}
     wrong = worked.graph.evaluate(given | {changed: values})[node]
     reasons = [cell.reason for cell in check(written(example, node, wrong)).cells if cell.verdict == "wrong"]

@@ -13,6 +13,7 @@ from peasy.errors import InvalidInput, MissingExtra
 from peasy.worked import intervals, read_example
 from peasy.worked.attention_graph import FormulaSettings, attention_graph, given_matrices
 from peasy.worked.checking.checker import TableChecker
+from peasy.worked.checking.readings import TableReading
 from peasy.worked.intervals import Interval
 from peasy.worked.tables import read_notes, read_text
 
@@ -418,3 +419,24 @@ def test_rows_that_are_separated_by_signs_are_the_rows_of_a_matrix(end):
     assert check(read_text(text.replace("2 2", "2 3"))).passed is False
     assert check(read_text(f"[1 0{end}0 2] * [1, 2] = [1, 4]")).passed is True
     assert check(read_text(f"[1 0{end}0 2] * [1, 2] = [1, 5]")).passed is False
+
+
+def test_a_reading_knows_only_its_own_cells():
+    reading = TableReading(np.eye(2), Interval.exact(np.eye(2)), True)
+    assert [reading.knows(1, 1), reading.knows(2, 0), reading.knows(0, 2)] == [True, False, False]
+
+
+def test_a_term_that_names_no_key_is_listed():
+    notes = "weights\n\n| | a | b |\n|---|---|---|\n| a | 1 | 0 |\n| b | 0.5 | 0.5 |\n\ncontext\n\n"
+    notes += "| | a | b | c |\n|---|---|---|---|\n| a | 1*v_0 | x | x |\n| b | 0.5*v_0 | 0.5*v_1 | 0.1*v_2 |\n"
+    assert check(read_text(notes)).passed is None
+
+
+def test_a_table_without_rows_is_listed_beside_others():
+    result = check(read_text("X\n1,0\n0,1\n\nscores\n1,0\n0,1\n\nscaled\n,a,b\n", ".csv"))
+    assert any(unread["table"] == "scaled" for unread in result.data()["unread"])
+
+
+def test_symbols_of_all_tokens_in_one_row_are_not_those_of_one_token():
+    result = check(read_text("v\n\n| | a | b |\n|---|---|---|\n| v | v_0 | v_1 |\n| x | v_0 | v_1 |\n"))
+    assert result.passed is not False

@@ -93,22 +93,6 @@ class FormulaSettings:
         attention_mask = None if allowed is None else np.broadcast_to(allowed, (len(query), len(key)))
         return cls(scoring, NORMALISATIONS[example.normalise], example.scale, attention_mask, bias, example.softcap)
 
-    @classmethod
-    def from_graph(cls, graph: Graph, scope: str) -> "FormulaSettings":
-        """Read the settings of the attention in a part of a network; without attention, the defaults."""
-        steps = {
-            name: graph.nodes[scope + name].routes[0].step
-            for name in ("scaled", "masked", "weights")
-            if scope + name in graph.nodes and graph.nodes[scope + name].routes
-        }
-        scale, mask, weights = (steps.get(name) for name in ("scaled", "masked", "weights"))
-        settings = cls(SCORINGS["scaled-dot"], NORMALISATIONS["softmax"], None, None, None)
-        if isinstance(scale, Scale):
-            settings = replace(settings, scoring=scale.scoring, scale=scale.scale, softcap=scale.softcap)
-        if isinstance(mask, Mask):
-            settings = replace(settings, attention_mask=mask.mask, bias=mask.bias)
-        return replace(settings, normalise=weights.normalisation) if isinstance(weights, Normalise) else settings
-
     @property
     def masks_something(self) -> bool:
         """True if a bias is added or a key is masked."""

@@ -150,7 +150,7 @@ class TextCalculations:
             if len(table.written) == 1 and "wrong" in table.verdicts[0] and not table.has_slip
             if (row := row_numbers(table.written[0])) in self.right
         }
-        kept = [table for table in tables if len(table.cells) > 1 or row_numbers(table.cells[0]) not in others]
+        kept = [table for table in tables if len(table.cells) != 1 or row_numbers(table.cells[0]) not in others]
         return check(replace(example, written=tuple(kept))) if others else checked
 
     def repeats(self, rows: Iterable[Numbers]) -> bool:

@@ -19,8 +19,9 @@ from peasy.worked.attention_graph import FormulaSettings, attention_graph, given
 from peasy.worked.checking import verdict as judging
 from peasy.worked.checking.cell import CellContent, CellMark, WrittenNumber
 from peasy.worked.checking.readings import TableReading, add_written, derive_readings
-from peasy.worked.checking.slips import Slip, SlipFinder
+from peasy.worked.checking.slips import SlipFinder
 from peasy.worked.checking.step_aliases import CAPTIONS, parse_caption, table_caption
+from peasy.worked.checking.step_slips import Slip
 from peasy.worked.checking.table import (
     INPUTS,
     KEY_COLUMNS,
@@ -381,22 +382,15 @@ class TableChecker:
         if judging.clean_reading(known) is None or not wrong or not self.names_slips:
             return None
         for reading in sorted(known, key=lambda each: not each.clean):
-            finder = self.slip_finder(table, {} if reading.clean else reading.points_before())
+            finder = self.slip_finder({} if reading.clean else reading.points_before())
             if slip := finder.find(table, set(wrong), reading, strict=len(wrong) == 1):
                 return slip
         return None
 
-    def slip_finder(self, table: AlignedTable, mistaken: Mapping[str, np.ndarray] | None = None) -> SlipFinder:
-        """Return the finder of slips in a table, with the right numbers of the tables before it, or mistaken ones."""
-        prefix = table.node.removesuffix(table.step)
+    def slip_finder(self, mistaken: Mapping[str, np.ndarray] | None = None) -> SlipFinder:
+        """Return the finder of slips, with the right numbers of the tables, or mistaken ones."""
         tables = {name: reading.point for name, reading in self.right.items()} | dict(mistaken or {})
-        tables |= {
-            name.removeprefix(prefix): point for name, point in tables.items() if prefix and name.startswith(prefix)
-        }
-        if self.network is None:
-            return SlipFinder(self.settings, tables)
-        written = {node for node, _ in self.written}
-        return SlipFinder(FormulaSettings.from_graph(self.graph, prefix), tables, self.graph, written)
+        return SlipFinder(self.graph, tables, {node for node, _ in self.written})
 
     def judge_cell(
         self, table: AlignedTable, row: int, column: int, content: CellContent, known: list[TableReading]
@@ -422,7 +416,7 @@ class TableChecker:
             judged = judging.judge_weighted_sum(table, row, column, content, self.symbols, weights)
         else:
             judged = judging.judge_symbols(table, row, column, content, self.symbols)
-        if judged is None and (table.step != "context" or not self.earlier(table, "weights")):
+        if judged is None:
             text = table.texts[row, column].strip()
             self.unread.append(UnreadTable(table.location(row, column), f'"{text[:40]}" cannot be compared.'))
         return judged

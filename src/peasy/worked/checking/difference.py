@@ -115,7 +115,7 @@ def _reasons(name: str, mine: _Numbers, theirs: _Numbers) -> Iterator[str]:
 
 
 def _slip(name: str, numbers: _Numbers, checker: TableChecker) -> str:
-    for slip in checker.slip_finder(numbers.table).candidates(numbers.table, checker.right[name].point):
+    for slip in checker.slip_finder().candidates(numbers.table, checker.right[name].point):
         if numbers.equals(slip.values):
             return slip.description
     return ""

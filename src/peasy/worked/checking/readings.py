@@ -52,8 +52,9 @@ class TableReading:
         return points
 
     def knows(self, row: int, column: int) -> bool:
-        """True if the number of this cell is bounded."""
-        return bool(self.bounds.is_known[row, column])
+        """True if the table has this cell, and its number is bounded."""
+        rows, columns = self.bounds.shape
+        return row < rows and column < columns and bool(self.bounds.is_known[row, column])
 
     def summary(self, row: int, column: int) -> str:
         """Return the arithmetic of one cell: `1·1 + 1·1 = 2`."""

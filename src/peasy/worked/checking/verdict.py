@@ -149,7 +149,7 @@ def judge_symbols(
     names: tuple[str, ...] = ()
     if table.step in ("scores", "masked"):
         names = symbols.symbol("q", row), symbols.symbol("k", column)
-    elif table.step in ("query", "key", "value"):
+    elif table.step in ("query", "key", "value") and sum(cell[0] == row for cell in table.cells) == 1:
         names = (symbols.symbol(table.step[0], row),)
     if not names or not any(_INDEXED_SYMBOL.fullmatch(name) for term in terms for name in term.names):
         return None
@@ -209,7 +209,8 @@ def missing_findings(table: AlignedTable, symbols: SymbolIndexing, weights: Sequ
         finest = max((term.factor.decimals or 0 for term in terms if term.factor), default=0)
         has_weight = np.nan_to_num(weights[0].point[row]) > 0.5 * 10.0**-finest
         named = {symbols.key_of(term) for term in terms}
-        omitted = [key for index, key in enumerate(symbols.keys) if has_weight[index] and index not in named]
+        keys = zip(symbols.keys, has_weight, strict=False)  # a table of weights may have fewer columns
+        omitted = [key for index, (key, is_used) in enumerate(keys) if is_used and index not in named]
         if omitted:
             reason = f"The sum leaves out keys that have weight: {', '.join(omitted)}."
             findings.append(table.finding(table.rows[row], "missing", reason))

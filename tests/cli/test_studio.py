@@ -36,7 +36,7 @@ def test_links_survive_a_restart_because_the_port_stays_the_same(monkeypatch):
         assert first.getsockname()[1] == port
         first.listen()
         with serve._studio_socket(None) as second:
-            assert second.getsockname()[1] != port, "taken: the next free one"
+            assert port < second.getsockname()[1] < port + 20, "taken: the next free one"
         with pytest.raises(ResourceUnavailable):
             serve._studio_socket(port)
     with serve._studio_socket(None) as again:

@@ -206,8 +206,16 @@ def test_labels_below_the_layers_do_not_overlap_in_lecture_mode(home):
         for other in boxes[:number]:
             beside = one["right"] <= other["left"] + 1 or other["right"] <= one["left"] + 1
             assert beside or one["bottom"] <= other["top"] + 4 or other["bottom"] <= one["top"] + 4, (one, other)
+    sizes = page.locator(".flow text").evaluate_all("(all) => all.map((one) => getComputedStyle(one).fontSize)")
+    assert set(sizes) == {"20px"}
+    step = page.locator(".zoom-steps [aria-current] button").first
+    window.press("PageDown", "PageDown", "PageUp")
+    assert step.inner_text() == "scale", "the keys of a presenter's remote control"
+    assert page.locator(".zoom").evaluate("(zoom) => zoom.getBoundingClientRect().top < innerHeight / 2")
     window.press("Escape")
     assert page.evaluate("document.body.className") == "studio"
+    window.press("PageDown")
+    assert step.inner_text() == "scale", "elsewhere they scroll"
 
 
 SEEN = """() => [
@@ -557,6 +565,31 @@ def test_shared_file_is_clickable_without_a_server(home, browser, tmp_path):
     assert serious_violations(saved) == []
     saved.context.close()
     assert (complaints, requests) == ([], [path.as_uri()])
+
+
+def test_a_shared_file_opens_as_it_was_seen(home, browser, tmp_path):
+    """The open head, its row and step, and what is off: numbers without a head never pass for those of the model."""
+    window = home("/home?m=stories&t=The+pizza+came+out+of+the+oven+and+it&l=2&h=1&q=6&k=2&s=3&off=1.0")
+    page = window.page
+    for heads in ("1.0", "1.0,2.1"):
+        window.open(f"/home?m=stories&t=The+pizza+came+out+of+the+oven+and+it&l=2&h=1&q=6&k=2&s=3&off={heads}")
+        page.locator(".zoom-steps").wait_for()
+        page.get_by_role("button", name="Share").click()
+        with page.expect_download() as download:
+            page.get_by_role("button", name="Save as one HTML file").click()
+        download.value.save_as(tmp_path / "seen.html")
+        saved = browser.new_context(offline=True, viewport={"width": 1440, "height": 900}).new_page()
+        saved.goto((tmp_path / "seen.html").as_uri())
+        saved.locator(".flow .head.open").wait_for()
+        places = ".trail, .zoom-row h2, .flow .lens" if heads == "1.0,2.1" else ".story, .flow .lens, .flow .head.off"
+        texts = [one.locator(places).all_text_contents() for one in (page, saved)]
+        assert texts[0] == texts[1] != []
+        numbers = [[one[-4:] for one in at.locator(".answer .number").all_inner_texts()] for at in (page, saved)]
+        assert numbers[0] == numbers[1]
+        if heads == "1.0,2.1":
+            assert saved.locator(".flow-rail").inner_text().count("Intervention: ") == 2, "the page says what it is of"
+            assert saved.locator(".zoom-steps [aria-current] button").first.inner_text() == "softmax"
+        saved.context.close()
 
 
 def test_gradients_of_a_saved_page_are_those_of_the_model_with_all_heads(browser, tmp_path):

@@ -5,6 +5,7 @@ import socket
 import sys
 import webbrowser
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
@@ -129,7 +130,7 @@ def studio(
 
     Args:
         models: Folders of your own models, in addition to those available by name.
-        port: Port to listen on; 0 picks a free port. Without it, 7341, or a free one if that is taken.
+        port: Port to listen on; 0 picks a free port. Without it, 7341, or the next free one if that is taken.
         no_browser: Only print the address, do not open a browser.
         allow_host: Host name of a proxy, which requests may use besides localhost; can be repeated.
         root_path: Path below which a proxy serves the studio.
@@ -163,15 +164,15 @@ def studio(
 
 
 def _studio_socket(port: int | None) -> socket.socket:
-    """Return a socket on this port; without one on the studio's, or on a free one if it is taken."""
+    """Return a socket on this port; without one on the studio's, or on the next free one if it is taken."""
     from peasy.server.server import bind
 
-    try:
-        return bind("127.0.0.1", STUDIO_PORT if port is None else port)
-    except ResourceUnavailable:
-        if port is not None:
-            raise
-        return bind("127.0.0.1", 0)
+    if port is not None:
+        return bind("127.0.0.1", port)
+    for candidate in range(STUDIO_PORT, STUDIO_PORT + 20):
+        with suppress(ResourceUnavailable):
+            return bind("127.0.0.1", candidate)
+    return bind("127.0.0.1", 0)
 
 
 def _clean(root_path: str) -> str:

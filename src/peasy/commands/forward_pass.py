@@ -33,6 +33,7 @@ from peasy.nn.module_path import Address, ModulePath
 from peasy.nn.stack import Stack
 from peasy.nn.tap import Activation, Tap
 from peasy.parameters import Record
+from peasy.views.attention import opening_notes
 from peasy.views.document import Document, Table, capitalized_note, short_title
 
 MAX_MAP = 64
@@ -176,10 +177,11 @@ class ForwardPass(Result, eq=False, repr=True):
         ]
         after = Table(("layer", "most likely next tokens after it"), tuple(rows))
         following = Table(("next token", "probability"), tuple((t.piece, t.probability) for t in self.next_tokens))
-        parts = [table for table in (after, following) if table.rows]
+        tables = [table for table in (after, following) if table.rows]
         text = " ".join(piece.strip("·") for piece in self.stacks[0].tokens.pieces if not piece.startswith("<"))
         title = f"“{short_title(text)}” through the model {self.model}"
-        return Document(title, (*parts, capitalized_note(self.caveat)), picture=self.data())
+        notes = tuple(opening_notes(self.interventions))
+        return Document(title, (*notes, *tables, capitalized_note(self.caveat)), picture=self.data())
 
 
 @torch.no_grad()  # not inference_mode: a backward pass may use the loaded weights

@@ -243,9 +243,12 @@ export class FlowView {
 		fill(
 			this.rail,
 			make("div.row", this.source.rail?.() ?? []),
-			[numUnknown > 0 && unknown, byteNote(pieces), this.cached !== undefined && cached].map(
-				(note) => note && make("p.note", note),
-			),
+			[
+				...this.base.interventions.map((one) => `Intervention: ${one}`),
+				numUnknown > 0 && unknown,
+				byteNote(pieces),
+				this.cached !== undefined && cached,
+			].map((note) => note && make("p.note", note)),
 			caveatLine(this.pass.caveat),
 		);
 	}

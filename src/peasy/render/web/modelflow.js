@@ -261,7 +261,7 @@ export class ModelFlow {
 		const steps = `${this.pass.pre_norm ? "norm → " : ""}Q, K, V → ${heads} → sum`;
 		const names = band.stack.recurrent
 			? "attention to the encoder"
-			: attention.width > 185 * this.letter
+			: attention.width > 195 * this.letter
 				? steps
 				: isCross
 					? "cross-attention"
@@ -386,7 +386,8 @@ export class ModelFlow {
 		const height = Math.max(2, Math.min(this.layout.rowHeight - 6, 12));
 		return make(
 			"g.mlp",
-			layer.isOpen && make("text.small", { x: left, y: layer.bottom + 20 }, "feed-forward"),
+			layer.isOpen &&
+				make("text.small", { x: left + width, y: layer.bottom + 20, "text-anchor": "end" }, "feed-forward"),
 			added.map((norm, row) =>
 				make(
 					"g",
@@ -411,7 +412,7 @@ export class ModelFlow {
 		const written = layer.lens.map(({ piece, probability }) => `${shorten(piece)} ${writeNumber(probability, 2)}`);
 		const place = { x: layer.left + layer.width, y: layer.bottom + 20 + 17 * this.letter, "text-anchor": "end" };
 		const sentence = `would say: ${written[0]}`;
-		const label = sentence.length * 6 * this.letter < layer.width + 12 ? sentence : written[0];
+		const label = sentence.length * 6.5 * this.letter < layer.width + 12 ? sentence : written[0];
 		return make(
 			"g.lens",
 			make("text", place, layer.isCompact ? shorten(layer.lens[0].piece, 8) : label),

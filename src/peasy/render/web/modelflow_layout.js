@@ -5,7 +5,7 @@
 import { clamp, indices } from "./numbers.js";
 
 const HEADER = 76; // above the rows: names of the layers and maps of their heads
-const FOOTER = 48; // below the rows: names of the parts, what the model would say after a layer
+const FOOTER = 52; // below the rows: names of the parts, what the model would say after a layer
 const STRIP = 56; // width of the first numbers of a vector
 const MLP = { closed: 36, open: 84 };
 const GAP = 14;

@@ -11,14 +11,9 @@ class SavedFlow extends HTMLElement {
 		const numbers = new Map(pass.head_numbers.map((head) => [headName(head), head]));
 		const ablationOf = ({ layer, head }) => pass.ablations.find((one) => one.layer === layer && one.head === head);
 		// one head at a time: the page holds the picture of the model without each single head
-		const show = (off) => {
-			this.view.off = off.slice(-1);
-			const without = off.length ? ablationOf(off.at(-1)) : null;
-			return this.view.show(without ? withoutHead(pass, without) : pass, pass, {
-				q: this.view.row,
-				k: this.view.key ?? undefined,
-				s: this.view.step,
-			});
+		const show = (heads, chosen = { q: this.view.row, k: this.view.key ?? undefined, s: this.view.step }) => {
+			const off = (this.view.off = heads.slice(-1).filter(ablationOf));
+			return this.view.show(off.length ? withoutHead(pass, ablationOf(off[0])) : pass, pass, chosen);
 		};
 		this.view = new FlowView({
 			pass: show,
@@ -36,7 +31,9 @@ class SavedFlow extends HTMLElement {
 			onChange: () => {},
 		});
 		this.append(this.view.element);
-		this.view.show(pass, pass);
+		const { open = null, off = [], ...chosen } = JSON.parse(decodeURIComponent(this.dataset.view ?? "%7B%7D"));
+		this.view.open = open;
+		show(off, chosen);
 		this.addEventListener("keydown", (event) => this.#onKey(event));
 		this.toggleAttribute("data-ready", true);
 	}

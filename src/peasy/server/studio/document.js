@@ -41,9 +41,9 @@ function takeFigureData(content) {
 }
 
 /** Save the result of a command as a file rendered by the server; returns the file's name. */
-export async function saveResult(command, body, format, options) {
+export async function saveResult(command, body, format, options, edit) {
 	const { blob, name } = await fetchFile(`api/${command}`, { ...body, format }, options);
-	saveBlob(blob, name);
+	saveBlob(edit ? new Blob([edit(await blob.text())], { type: blob.type }) : blob, name);
 	return name;
 }
 

@@ -6,7 +6,10 @@ const KEY_NAMES = { " ": "space", ArrowLeft: "←", ArrowRight: "→", ArrowUp: 
 const ARROW_CONTROLS = "input, canvas, td[tabindex], [role=slider], [role=tab], [data-arrows]";
 const SEQUENCE_TIMEOUT = 1500; // milliseconds between g and the letter
 
-/** Bindings {key, label, run} by key, in three groups: of the open page, of every page, and navigation, after `g`. */
+/**
+ * Bindings {key, label, run, when?} by key, in groups: of the open page, of every page, and navigation, after `g`.
+ * While `when()` is false, a key does what it does in the browser.
+ */
 export class KeyBindings {
 	#groups = { page: new Map(), global: new Map(), navigation: new Map() };
 	#sequenceEnd = 0;
@@ -36,7 +39,7 @@ export class KeyBindings {
 		if (event.key === "Escape" && isTextInput(target)) return target.blur();
 		if (isTextInput(target) || document.querySelector("dialog[open]")) return;
 		const binding = this.#findBinding(event, target);
-		if (!binding) return;
+		if (!binding || binding.when?.() === false) return;
 		event.preventDefault();
 		binding.run(event);
 	}

@@ -160,12 +160,12 @@ export class Shell {
 		}));
 	}
 
-	/** Save the result of a command as a file; its renderer is loaded when it is needed. */
-	async saveFile({ command, body }, format) {
+	/** Save the result of a command as a file, changed by `edit(text)`, if given; its renderer is loaded when needed. */
+	async saveFile({ command, body }, format, edit = null) {
 		this.bar.showNote(`Rendering ${format} …`);
 		await this.attempt(async () => {
 			const { saveResult } = await import("./document.js");
-			this.bar.showNote(`Saved ${await saveResult(command, body, format, { signal: this.signal })}.`);
+			this.bar.showNote(`Saved ${await saveResult(command, body, format, { signal: this.signal }, edit)}.`);
 		});
 	}
 

@@ -260,7 +260,15 @@ export class Page {
 	}
 
 	share() {
-		const body = this.body({ edit: ablations(this.view.off), gradients: Boolean(this.state.g) });
+		const { off, open, row: q, key, step: s } = this.view;
+		// the saved page can switch one head of a small model off itself
+		const edit = off.length > 1 || !this.isSmall ? ablations(off) : [];
+		const body = this.body({ edit, gradients: Boolean(this.state.g) });
+		const shown = encodeURIComponent(JSON.stringify({ open, off: edit.length ? [] : off, q, k: key ?? undefined, s }));
+		const save = () =>
+			this.shell.saveFile({ command: "forward-pass", body }, "html", (html) =>
+				html.replace("<peasy-flow>", `<peasy-flow data-view="${shown}">`),
+			);
 		const call = `peasy.forward_pass(${JSON.stringify(this.model)}, ${JSON.stringify(this.text)}).widget()`;
 		const frame =
 			'<iframe src="forward-pass.html" width="100%" height="900" title="One sentence through a model"></iframe>';
@@ -274,7 +282,7 @@ export class Page {
 		openDialog(
 			"Share this picture",
 			flexRow(
-				mainButton("Save as one HTML file", () => this.shell.saveFile({ command: "forward-pass", body }, "html")),
+				mainButton("Save as one HTML file", save),
 				quiet("Offline and clickable: with the numbers of its heads, and the next token without each of them."),
 			),
 			copy("Copy the link", location.href, "For this computer: it works whenever the studio runs."),
@@ -398,8 +406,12 @@ export class Page {
 		if (this.keysEnabled) return;
 		this.keysEnabled = true;
 		const { view } = this;
+		const isLecture = () => document.body.classList.contains("lecture");
 		this.shell.keys.add([
 			...view.keys(),
+			// a presenter's remote control has these keys
+			{ key: "PageUp", label: "Previous step in lecture mode", when: isLecture, run: () => view.moveStep(-1) },
+			{ key: "PageDown", label: "Next step in lecture mode", when: isLecture, run: () => view.moveStep(1) },
 			{ key: "+", label: "One more token", run: () => this.addToken(view.pass.next_tokens[0]?.piece ?? "<>") },
 			{
 				key: "f",

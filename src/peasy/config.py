@@ -28,7 +28,7 @@ _TEXT_OR_FRACTION = re.compile(
 """Quoted text or a comment of a TOML file, which may contain anything, or a fraction outside of them."""
 
 
-def read(kind: type[T], data: Any, where: str = "") -> T:
+def read(kind: type[T], data: object, where: str = "") -> T:
     """Build the dataclass `kind` from plain data; every error names the path of the key.
 
     A field that may be one of several dataclasses is chosen by the key `kind`, which each of them
@@ -37,7 +37,7 @@ def read(kind: type[T], data: Any, where: str = "") -> T:
     return typing.cast(T, _read(kind, data, where))
 
 
-def to_plain(settings: Any) -> Any:
+def to_plain(settings: object) -> Any:
     """Convert settings to plain data; inverse of `read`."""
     if dataclasses.is_dataclass(settings) and not isinstance(settings, type):
         kind = getattr(type(settings), "kind", None)
@@ -83,13 +83,13 @@ def parse_toml(text: str) -> JsonDict:
     return tomllib.loads(_TEXT_OR_FRACTION.sub(lambda match: match[1] or f'"{match[2]}"', text))
 
 
-def merge_settings(data: Mapping[str, Any], changes: Mapping[str, Any]) -> JsonDict:
+def merge_settings(data: Mapping[str, object], changes: Mapping[str, object]) -> JsonDict:
     """Return `data` merged with `changes`, table by table; a different `kind` replaces the whole table."""
     merged = dict(data)
     for key, value in changes.items():
-        old, is_table = merged.get(key), isinstance(value, Mapping)
-        if is_table and isinstance(old, Mapping) and value.get("kind", old.get("kind")) == old.get("kind"):
-            value = merge_settings(old, value)
+        old = merged.get(key)
+        if isinstance(value, Mapping) and isinstance(old, Mapping):
+            value = merge_settings(old, value) if value.get("kind", old.get("kind")) == old.get("kind") else value
         merged[key] = value
     return merged
 
@@ -111,7 +111,7 @@ def apply_setting(data: JsonDict, setting: str) -> JsonDict:
     return _set_path(data, keys, value)
 
 
-def flatten(data: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+def flatten(data: Mapping[str, object], prefix: str = "") -> dict[str, str]:
     """Return nested settings as text by dotted path, as `apply_setting` reads them; None is empty.
 
     >>> flatten({"model": {"layers": 4, "bias": True}, "data": "stories"})
@@ -126,7 +126,7 @@ def flatten(data: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     return flat
 
 
-def _set_path(data: JsonDict, path: list[str], value: Any) -> JsonDict:
+def _set_path(data: JsonDict, path: list[str], value: object) -> JsonDict:
     first, *rest = path
     inner = data.get(first)
     return data | {first: _set_path(inner if isinstance(inner, dict) else {}, rest, value) if rest else value}
@@ -163,7 +163,7 @@ def parse_json(text: str | bytes, where: str = "") -> Any:
         raise InvalidInput(f"{where} is not valid JSON: {problem}.") from None
 
 
-def _read(kind: Any, data: Any, where: str) -> Any:
+def _read(kind: object, data: object, where: str) -> object:
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if kind is Any:
         return data
@@ -174,15 +174,15 @@ def _read(kind: Any, data: Any, where: str) -> Any:
     if origin in (tuple, list):
         return _read_sequence(origin, inner, data, where)
     if origin in (dict, Mapping):
-        pairs = _expect(Mapping, "a table", data, where).items()
+        pairs = _as_table(data, where).items()
         return {key: _read(inner[1], value, _join_path(where, key)) for key, value in pairs}
     if dataclasses.is_dataclass(kind):
         return _read_dataclass(typing.cast(type, kind), data, where)
     return _read_plain(kind, data, where)
 
 
-def _read_dataclass(kind: type, data: Any, where: str) -> Any:
-    table = dict(_expect(Mapping, "a table", data, where))
+def _read_dataclass(kind: type, data: object, where: str) -> object:
+    table = _as_table(data, where)
     tag = getattr(kind, "kind", None)
     if tag is not None and table.pop("kind", tag) != tag:
         raise _invalid(f"should have kind {tag!r}", data, where)
@@ -202,14 +202,14 @@ def _read_dataclass(kind: type, data: Any, where: str) -> Any:
         raise type(error)(f"{where}: {error.message}" if where else error.message, hint=error.hint) from None
 
 
-def _read_choice(choices: tuple[Any, ...], data: Any, where: str) -> Any:
+def _read_choice(choices: tuple[object, ...], data: object, where: str) -> object:
     if not any(type(choice) is type(data) and choice == data for choice in choices):
         hint = did_you_mean(data, map(str, choices)) if isinstance(data, str) else None
         raise _invalid(f"should be one of {', '.join(map(str, choices))}", data, where, hint)
     return data
 
 
-def _read_union(kinds: tuple[Any, ...], data: Any, where: str) -> Any:
+def _read_union(kinds: tuple[object, ...], data: object, where: str) -> object:
     if data is None and type(None) in kinds:
         return None
     kinds = tuple(kind for kind in kinds if kind is not type(None))
@@ -228,7 +228,7 @@ def _read_union(kinds: tuple[Any, ...], data: Any, where: str) -> Any:
     raise _invalid(f"should be {' or '.join(dict.fromkeys(map(_type_name, kinds)))}", data, where)
 
 
-def _looks_like(kind: Any, data: Any) -> bool:
+def _looks_like(kind: object, data: object) -> bool:
     """True if the data is clearly meant as this type and only something inside it is wrong."""
     origin = typing.get_origin(kind)
     if isinstance(data, Mapping):
@@ -236,7 +236,7 @@ def _looks_like(kind: Any, data: Any) -> bool:
     return isinstance(data, list | tuple) and origin in (list, tuple)
 
 
-def _type_name(kind: Any) -> str:
+def _type_name(kind: object) -> str:
     origin = typing.get_origin(kind)
     if origin is typing.Literal:
         return " or ".join(map(str, typing.get_args(kind)))
@@ -247,36 +247,37 @@ def _type_name(kind: Any) -> str:
     return _TYPE_NAMES.get(kind, getattr(kind, "__name__", str(kind)))
 
 
-def _read_sequence(origin: type, inner: tuple[Any, ...], data: Any, where: str) -> Any:
-    values = _expect((list, tuple), "a list", data, where)
-    kinds = (inner[0],) * len(values) if origin is list or inner[-1] is Ellipsis else inner
-    if len(values) != len(kinds):
+def _read_sequence(origin: type, inner: tuple[object, ...], data: object, where: str) -> object:
+    if not isinstance(data, list | tuple):
+        raise _invalid("should be a list", data, where)
+    kinds = (inner[0],) * len(data) if origin is list or inner[-1] is Ellipsis else inner
+    if len(data) != len(kinds):
         raise _invalid(f"should have {len(kinds)} entries", data, where)
-    return origin(_read(kind, values[i], f"{where}[{i}]") for i, kind in enumerate(kinds))
+    return origin(_read(kind, data[i], f"{where}[{i}]") for i, kind in enumerate(kinds))
 
 
-_TYPE_NAMES = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
+_TYPE_NAMES: dict[object, str] = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
 
 
-def _read_plain(kind: Any, data: Any, where: str) -> Any:
+def _read_plain(kind: object, data: object, where: str) -> object:
     if kind is float and isinstance(data, int) and not isinstance(data, bool):
         data = float(data) if abs(data) < 2**1023 else math.inf
     if kind is float and isinstance(data, str) and _FRACTION.fullmatch(data):
         data = float(Fraction("".join(data.split())))
     if type(data) is not kind:
         raise _invalid(f"should be {_type_name(kind)}", data, where)
-    if kind is float and not math.isfinite(data):
+    if isinstance(data, float) and not math.isfinite(data):
         raise _invalid("should be a finite number", data, where)
     return data
 
 
-def _expect(kind: Any, expected: str, data: Any, where: str) -> Any:
-    if not isinstance(data, kind):
-        raise _invalid(f"should be {expected}", data, where)
-    return data
+def _as_table(data: object, where: str) -> dict[str, object]:
+    if not isinstance(data, Mapping):
+        raise _invalid("should be a table", data, where)
+    return dict(data)
 
 
-def _invalid(requirement: str, data: Any, where: str, hint: str | None = None) -> InvalidInput:
+def _invalid(requirement: str, data: object, where: str, hint: str | None = None) -> InvalidInput:
     return InvalidInput(f"{where or 'this'} {requirement}, not {reprlib.repr(data)}.", hint=hint)
 
 

@@ -2,7 +2,6 @@
 
 from importlib import import_module
 from types import FunctionType
-from typing import Any
 
 from peasy.parameters import with_checked_arguments
 
@@ -10,7 +9,7 @@ from peasy.parameters import with_checked_arguments
 class CheckedMethods:
     """Base class whose public methods answer wrong arguments in a sentence, as public functions do."""
 
-    def __init_subclass__(cls, **options: Any) -> None:
+    def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
         methods = {name: method for base in reversed(cls.__mro__) for name, method in vars(base).items()}
         for name, method in methods.items():

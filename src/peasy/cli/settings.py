@@ -12,7 +12,6 @@ A config file has global flags at the top, one table per command, and tables in 
 import dataclasses
 import os
 from pathlib import Path
-from typing import Any
 
 from cyclopts import App, ArgumentCollection, Token
 from cyclopts.config import Env
@@ -29,7 +28,7 @@ def config_dir() -> Path:
     return user_config_path("peasy", appauthor=False)
 
 
-def config_sources() -> list[Any]:
+def config_sources() -> "list[Env | ConfigFile]":
     """Return the config sources by precedence; a flag on the command line overrides all of them."""
     environment = Env("PEASY_", command=False, show=False)
     return [environment, ConfigFile(Path("peasy.toml")), ConfigFile(config_dir() / "config.toml")]

@@ -9,7 +9,7 @@ import contextlib
 import re
 import sys
 from collections.abc import Iterator
-from typing import Any, TextIO, cast
+from typing import TextIO, cast
 
 from peasy.render.sanitize import escape_control
 
@@ -44,7 +44,7 @@ class TerminalStream:
         self.terminal.write("".join(part if index % 2 else _neutralise(part) for index, part in enumerate(parts)))
         return len(text)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self.terminal, name)
 
 
@@ -58,7 +58,7 @@ class StyledStream:
         """Write a text with its colours."""
         return write_styled(text, self.stream)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self.stream, name)
 
 

@@ -21,12 +21,11 @@ from peasy.inspection.apply_edits import make_intervention
 from peasy.inspection.capture import CaptureSpec, Recorder, output_weights_of
 from peasy.inspection.edit import EditLike, TextOrIds, TokenRef, edit_summary
 from peasy.inspection.forward import attentions_of, default_stack, forward_hidden, forward_logits, likeliest_tokens
-from peasy.inspection.results import CAVEAT, LOOK_CAVEAT, MAX_MEMORY, AttentionMeasure
+from peasy.inspection.results import CAVEAT, LOOK_CAVEAT, MAX_MEMORY, Array, AttentionMeasure
 from peasy.inspection.tiles import Tiler, choose_tile
 from peasy.views.document import Document, Paragraph
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
     from torch import Tensor
 
 
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
         merge_words: bool
         add_special_tokens: bool
         storage: str
-        padding_mask: "Tensor | NDArray[Any] | Sequence[Sequence[int]] | None"
+        padding_mask: "Tensor | Array | Sequence[Sequence[int]] | None"
         tokenizer: TokenizerSource | None
         device: str
         offline: bool
@@ -68,11 +67,11 @@ def look(
 ) -> LookBatch: ...
 @overload
 def look(
-    model: ModelSource, text: "Tensor | NDArray[Any]", target: None = None, **options: "Unpack[LookOptions]"
+    model: ModelSource, text: "Tensor | Array", target: None = None, **options: "Unpack[LookOptions]"
 ) -> LookResult | LookBatch: ...
 def look(
     model: ModelSource,
-    text: "TextOrIds | Sequence[TextOrIds] | Tensor | NDArray[Any]",
+    text: "TextOrIds | Sequence[TextOrIds] | Tensor | Array",
     target: TextOrIds | Sequence[TextOrIds] | None = None,
     *,
     layers: Iterable[int] | int | None = None,
@@ -88,7 +87,7 @@ def look(
     merge_words: bool = False,
     add_special_tokens: bool = True,
     storage: str = "auto",
-    padding_mask: "Tensor | NDArray[Any] | Sequence[Sequence[int]] | None" = None,
+    padding_mask: "Tensor | Array | Sequence[Sequence[int]] | None" = None,
     tokenizer: TokenizerSource | None = None,
     device: str = "auto",
     offline: bool = False,
@@ -161,7 +160,7 @@ class _OneText(NamedTuple):
 
 
 def _split_rows(
-    text: "TextOrIds | Sequence[TextOrIds] | Tensor | NDArray[Any]", padding_mask: object = None
+    text: "TextOrIds | Sequence[TextOrIds] | Tensor | Array", padding_mask: object = None
 ) -> "_OneText | list[TextOrIds]":
     """Return the texts of a batch without their padding, or the one text."""
     if padding_mask is not None:

@@ -28,7 +28,7 @@ class Result(DisplayMixin, Record, ABC, is_record=False):
     json_decimals: ClassVar[int | None] = None
     """Decimals of the numbers in `data`; None: all."""
 
-    def __init_subclass__(cls, *, repr: bool = False, **options: Any) -> None:
+    def __init_subclass__(cls, *, repr: bool = False, **options: object) -> None:
         super().__init_subclass__(repr=repr, is_record=bool(get_annotations(cls)), **options)
 
     @abstractmethod

@@ -5,7 +5,7 @@ In: hidden states, a mask, a KV cache, a tap. Out: hidden states, and captured a
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from peasy.nn.kv_cache import KVCache
@@ -18,7 +18,7 @@ _LAZY_IMPORTS = {"KVCache": "peasy.nn.kv_cache", "SelfAttention": "peasy.nn.simp
 __all__ = ["KVCache", "SelfAttention", "Tap"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _LAZY_IMPORTS:
         raise AttributeError(f"module 'peasy.nn' has no attribute {name!r}")
     return getattr(import_module(_LAZY_IMPORTS[name]), name)

@@ -9,7 +9,7 @@ import unicodedata
 import pytest
 
 from peasy.errors import InvalidInput, PeasyError
-from peasy.tokenization import Tokenizer, convert, from_sentencepiece
+from peasy.tokenization import IncrementalDecoder, Tokenizer, convert, from_sentencepiece
 
 from .conftest import CORPUS
 
@@ -146,7 +146,8 @@ def test_any_text_has_the_ids_of_the_library(kind, rules):
     expected = [library.encode(text) for text in texts]
     assert tokenizer.encode_batch_ids(texts, add_special_tokens=False) == expected
     for text, its_ids in zip(texts[:50], expected, strict=False):
-        assert library.unk_id() in its_ids or tokenizer.decode(its_ids) == library.decode(its_ids), text
+        # both classes of transformers strip what the library decodes
+        assert library.unk_id() in its_ids or tokenizer.decode(its_ids) == library.decode(its_ids).strip(), text
 
 
 def test_shortest_match_gives_other_ids(model, library):
@@ -184,6 +185,27 @@ def test_language_codes_of_marian(model, library):
     assert tokenizer.encode_ids(">>fr<< The pizza", add_special_tokens=False) == [0, *expected]
     assert tokenizer.encode_ids("<pad>The pizza", add_special_tokens=False) == [len(names) - 1, *expected]
     assert tokenizer.encode_ids("x<s>y", add_special_tokens=False) == [id + 1 for id in library.encode("x<s>y")]
+    unknown = names.index("<unk>")
+    assert tokenizer.encode_ids(">>xx<< The pizza", add_special_tokens=False) == [unknown, *expected]
+    spelled = [id + 1 for id in library.encode("to >>fr<< it")]  # a code is one only at the beginning of a text
+    assert tokenizer.encode_ids("to >>fr<< it", add_special_tokens=False) == spelled
+    assert tokenizer.encode(">>fr<< The pizza").offsets[:2] == ((0, 6), (7, 8))
+    ids, lengths = tokenizer.encode_batch_ids([">>fr<< The pizza", "The pizza"]), [len(expected) + 2, len(expected) + 1]
+    assert [*map(len, ids)] == lengths
+
+
+@pytest.mark.parametrize(("class_name", "shown"), [(None, "</s> a"), ("M2M100Tokenizer", "</s>a")])
+def test_text_around_special_tokens_is_that_of_transformers(model, library, class_name, shown):
+    """A text begins anew after a special token; spaces around a text are removed, also in parts."""
+    ids = {library.id_to_piece(i): i for i in range(len(library))}
+    tokenizer = from_sentencepiece(model, ids, {"tokenizer_class": class_name} if class_name else None)
+    space, word, eos = ids["▁"], ids["▁a"], tokenizer.special_tokens.eos
+    assert tokenizer.decode([eos, word], keep_special_tokens=True).startswith(shown)
+    for sequence in ([word, space], [space, word, space, eos, word, space, space], [space]):
+        decoder = IncrementalDecoder(tokenizer)
+        text = "".join(decoder.push(id) for id in sequence) + decoder.finish()
+        assert text == tokenizer.decode(sequence) == tokenizer.decode(sequence, clean_up=False).strip()
+    assert tokenizer.to_bytes(space) == b" "
 
 
 def test_damaged_files_raise_peasy_errors_or_load(model):
@@ -275,3 +297,23 @@ def test_pieces_that_can_be_joined_in_very_many_ways_are_refused():
     with pytest.raises(InvalidInput, match="joined in too many ways"):
         from_sentencepiece(BASE + many + BPE)
     assert from_sentencepiece(BASE + b"".join(piece("a" * size, -size) for size in range(2, 100)) + BPE).id("a" * 99)
+
+
+@pytest.mark.parametrize("asked", [{}, {"add_bos_token": True}, {"add_bos_token": False}])
+@pytest.mark.parametrize("class_name", ["LlamaTokenizer", "PreTrainedTokenizerFast", None])
+def test_tokens_around_a_text_of_a_decoder(caplog, class_name, asked):
+    """Mistral's file alone gets bos as asked, Llama's default otherwise, and no eos; what nobody asked for is said."""
+    model = train("bpe", byte_fallback=True, vocab_size=500)
+    plain = sentencepiece.SentencePieceProcessor(model_proto=model).encode("The pizza")
+    tokenizer = from_sentencepiece(model, config=asked | ({"tokenizer_class": class_name} if class_name else {}))
+    bos = asked.get("add_bos_token", True)
+    assert tokenizer.encode_ids("The pizza") == [*([1] if bos else []), *plain]
+    assert ("add_bos_token" in caplog.text) == (not asked)
+
+
+@pytest.mark.parametrize(
+    ("class_name", "warning"), [(None, "names no class"), ("LlamaTokenizer", "makes BPE of this unigram model")]
+)
+def test_a_file_that_its_class_does_not_explain_is_named(caplog, model, class_name, warning):
+    from_sentencepiece(model, config={"tokenizer_class": class_name, "add_bos_token": True} if class_name else None)
+    assert warning in caplog.text

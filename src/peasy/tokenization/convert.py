@@ -5,13 +5,15 @@ and normalisation. It is parsed here by a minimal reader, without the sentencepi
 """
 
 import base64
+import logging
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 
 from peasy.errors import InvalidInput
-from peasy.tokenization.tokenizer import LONGEST_MATCH, UNREACHABLE_PREFIX, Tokenizer
+from peasy.tokenization.tokenizer import AROUND_SPECIAL, LONGEST_MATCH, UNREACHABLE_PREFIX, Tokenizer
 from peasy.tokenization.tokenizer_classes import (
     BYTE_FALLBACK_DECODERS,
+    FILE_CLASS,
     ROBERTA,
     bert_steps,
     special_token,
@@ -19,6 +21,7 @@ from peasy.tokenization.tokenizer_classes import (
 )
 from peasy.tokenization.tokenizer_validation import JsonDict
 
+_LOG = logging.getLogger(__name__)
 _NORMAL, _UNKNOWN, _CONTROL, _USER, _BYTE = 1, 2, 3, 4, 6
 _UNIGRAM, _BPE = 1, 2
 _MAX_PIECES, _MAX_MERGE_CHARS = 500_000, 50_000_000
@@ -122,15 +125,27 @@ def from_sentencepiece(
         templates = ("<s> $A </s>", "<s> $A </s> </s> $B </s>")
     elif eos == "[SEP]" and "[CLS]" in ids:
         templates, added = ("[CLS] $A [SEP]", "[CLS] $A [SEP] $B [SEP]"), [*added, "[CLS]", "[MASK]"]
-    if class_name in _BPE_CLASSES or (has_bytes and class_name is None):
-        default = {"bos_token": "<s>" if "<s>" in ids else "<bos>", "eos_token": eos, "add_bos_token": True}
+    is_unnamed = vocabulary is None and class_name in (None, FILE_CLASS)
+    is_llama = class_name in _BPE_CLASSES or (is_unnamed and (has_bytes or "add_bos_token" in config))
+    if is_llama:
+        bos = "<s>" if "<s>" in ids else "<bos>"
+        if "add_bos_token" not in config:
+            _LOG.warning(
+                "No add_bos_token in tokenizer_config.json: %s begins each text; in transformers 5, none.", bos
+            )
+        default = {"bos_token": bos, "eos_token": eos, "add_bos_token": True}
         config = default | ({"tokenizer_class": "LlamaTokenizer"} if is_bpe else {}) | config
         templates = _bos_template(config, ids)
+    elif is_unnamed:
+        _LOG.warning("tokenizer_config.json names no class: %s ends each text, as in T5.", eos)
+    if class_name in _BPE_CLASSES and not is_bpe:
+        _LOG.warning("%s makes BPE of this unigram model; its ids are the sentencepiece library's here.", class_name)
     data = _tokenizer_json(model_json, ids, added, templates, steps)
     named: JsonDict = {"eos_token": eos, "unk_token": unk} | ({"pad_token": "<pad>"} if "<pad>" in ids else {})
     is_separate = vocabulary is not None and (without_id or not is_bpe)
     follows_library = class_name in _SENTENCEPIECE_CLASSES or (class_name in _BPE_CLASSES and not is_bpe)
     named |= {LONGEST_MATCH: True} if follows_library else {}
+    named |= {AROUND_SPECIAL: " " if is_marian else ""} if is_marian or class_name == "M2M100Tokenizer" else {}
     return Tokenizer(data, named | config | ({"peasy_vocab_size": len(ids)} if is_separate else {}))
 
 
@@ -141,8 +156,7 @@ def _piece_ids(
     if vocabulary is not None:
         listed = config.get("additional_special_tokens")
         languages = [str(token) for token in listed if token not in vocabulary] if isinstance(listed, list) else []
-        codes = [piece for piece in vocabulary if piece.startswith(">>") and piece.endswith("<<")]
-        return {**vocabulary, **{name: len(vocabulary) + i for i, name in enumerate(languages)}}, [*languages, *codes]
+        return {**vocabulary, **{name: len(vocabulary) + i for i, name in enumerate(languages)}}, languages
     names, more, name = [piece for piece, _, _ in pieces], ["<pad>", "<mask>"], config.get("tokenizer_class")
     if name == "XLMRobertaTokenizer":
         names = ["<s>", "<pad>", "</s>", "<unk>", *names[3:], "<mask>"]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 
 from peasy.config import parse_json
@@ -29,6 +29,9 @@ TOKENIZER_FILE, CONFIG_FILE = "tokenizer.json", "tokenizer_config.json"
 LONGEST_MATCH = "peasy_longest_match"
 """Key of tokenizer_config.json: the character map replaces the longest match, as the sentencepiece library does."""
 
+AROUND_SPECIAL = "peasy_around_special"
+"""Key of tokenizer_config.json: a text begins anew after a special token, followed by this: "" M2M100, " " Marian."""
+
 CLEAN_UP = "clean_up_tokenization_spaces"
 """Key of tokenizer_config.json: decoding removes the spaces before punctuation."""
 
@@ -42,6 +45,7 @@ _MAX_PENDING = 64
 _LONG_TEXT_CHARS = 4096
 """Longer texts are encoded as batches: the library then lets other threads run."""
 _MAX_CHAR_BYTES = 4
+_LANGUAGE_CODE = re.compile(r">>.*?<<", re.DOTALL)
 _BYTE_TOKEN = re.compile(r"<0x[0-9A-Fa-f]{2}>")
 
 _SPECIAL_TOKEN_ROLES = {
@@ -104,6 +108,9 @@ class Tokenizer:
         self.decodes_as_a_whole = form.decodes_as_a_whole
         self.cleans_up = bool(self._config.get(CLEAN_UP)) and (self.kind != "bpe" or LONGEST_MATCH in self._config)
         """Decoding removes the spaces before punctuation; as in transformers, not if the library's BPE is used."""
+        self._around_special = self._config.get(AROUND_SPECIAL)
+        self.strips = self._around_special is not None
+        """Decoding removes the spaces around a text."""
         self.special_tokens = _find_special_tokens(self._config, self._token_to_id)
         self.vocab_size = _find_vocab_size(self._config, self.special_tokens, 1 + max(self._id_to_token))
         """Vocabulary size: the number of rows of the token embedding."""
@@ -224,6 +231,25 @@ class Tokenizer:
         return [ids for ids, _ in encoded]
 
     def _encode(self, texts: Sequence[str], *, add_special_tokens: bool, offsets: bool) -> list[TokenSpans]:
+        """Return ids of each text, and offsets if asked for; Marian's language code is a token before a text."""
+        codes = [_LANGUAGE_CODE.match(text) for text in texts] if self._around_special == " " else []
+        if any(codes):
+            rests = [text[code.end() if code else 0 :] for text, code in zip(texts, codes, strict=True)]
+            encoded = self._encode_text(rests, add_special_tokens, offsets)
+            return [
+                self._with_code(code[0], *pair) if code else pair for code, pair in zip(codes, encoded, strict=True)
+            ]
+        return self._encode_text(texts, add_special_tokens, offsets)
+
+    def _with_code(self, code: str, ids: list[int], spans: Sequence[tuple[int, int]]) -> TokenSpans:
+        """Return a text's ids and offsets with its language code; one that the vocabulary does not have is unknown."""
+        moved = [(start + len(code), end + len(code)) for start, end in spans]
+        unknown = self.special_tokens.unk
+        id = self._token_to_id.get(code, unknown)
+        assert id is not None, "a sentencepiece model has an unknown token"
+        return [id, *ids], [(0, len(code)), *moved] if spans else []
+
+    def _encode_text(self, texts: Sequence[str], add_special_tokens: bool, offsets: bool) -> list[TokenSpans]:
         """Return ids of each text, and offsets if asked for."""
         is_mapped = "peasy_vocab_size" in self._config  # this needs offsets
         if self._character_map is None and not is_mapped:
@@ -251,12 +277,25 @@ class Tokenizer:
     def decode(self, ids: Iterable[int], *, keep_special_tokens: bool = False, clean_up: bool = True) -> str:
         """Decode ids to text, without special tokens unless `keep_special_tokens`.
 
-        `clean_up`: without the spaces before punctuation, if its config asks for it.
+        `clean_up`: without the spaces before punctuation and around the text, if its class or config asks for it.
         """
+        ids = [int(id) for id in ids]
         with library_errors("Decoding"):
-            text: str = self._backend.decode([int(id) for id in ids], skip_special_tokens=not keep_special_tokens)
+            if keep_special_tokens and self._around_special is not None:
+                text = self._decode_parts(ids)
+            else:
+                text = self._backend.decode(ids, skip_special_tokens=not keep_special_tokens)
         text = text.replace(self.word_end, " ").strip() if self.word_end else text
+        text = text.strip() if clean_up and self.strips else text
         return _clean_up(text) if clean_up and self.cleans_up else text
+
+    def _decode_parts(self, ids: Sequence[int]) -> str:
+        """Return the text with special tokens; the parts between them are texts of their own."""
+        parts = ((special, list(part)) for special, part in groupby(ids, self.is_special))
+        return "".join(
+            "".join(f"{self.token(id)}{self._around_special}" for id in part) if special else self._backend.decode(part)
+            for special, part in parts
+        )
 
     def decode_continuation(self, prompt: Sequence[int], ids: Sequence[int]) -> str:
         """Decode ids that follow a prompt: what they add to its text, with the space before their first word."""
@@ -298,7 +337,9 @@ class Tokenizer:
             return raw.replace(self.word_end.encode(), b" ") if self.word_end and not keep_word_end else raw
         if self.is_byte(id):
             return bytes([int(token[3:5], 16)])
-        return self.decode_continuation(() if is_first else self._word_ids, [id]).encode()
+        before = () if is_first else self._word_ids
+        start = self.decode(before, clean_up=not self.strips)
+        return self.decode([*before, id], clean_up=not self.strips)[len(start) :].encode()
 
     @cached_property
     def _word_ids(self) -> tuple[int, ...]:
@@ -358,6 +399,9 @@ class IncrementalDecoder:
         self._num_emitted = len(self._ids)
         self._utf8 = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self._word_ends = _WordEnds(tokenizer.word_end) if tokenizer.word_end else None
+        self._strip = _WordEnds() if tokenizer.strips else None
+        if self._strip is not None:
+            self._strip.push(tokenizer.decode(prompt, clean_up=False), is_last=False)
         self._clean_up = _CleanUp(tokenizer, prompt) if tokenizer.cleans_up else None
         # The bytes of an incomplete character at the end of the prompt were already shown, as a replacement character.
         self._num_shown = len(tokenizer.decode(self._ids)) if tokenizer.byte_level else 0
@@ -377,8 +421,11 @@ class IncrementalDecoder:
 
     def push(self, id: int) -> str:
         """Return the text that this id completes; empty while a character is incomplete."""
-        text = self._push(int(id))
-        return text if self._clean_up is None else self._clean_up.push(text)
+        return self._cleaned(self._push(int(id)))
+
+    def _cleaned(self, text: str, is_last: bool = False) -> str:
+        text = text if self._strip is None else self._strip.push(text, is_last)
+        return text if self._clean_up is None else self._clean_up.push(text, is_last)
 
     def _push(self, id: int) -> str:
         if self._tokenizer.byte_level:
@@ -397,8 +444,7 @@ class IncrementalDecoder:
         """Return the pending text; bytes of an incomplete character become a replacement character."""
         if self._tokenizer.byte_level:
             return self._push_bytes(b"", is_last=True)
-        text = self._emit(self._tokenizer.decode(self._ids, clean_up=False))
-        return text if self._clean_up is None else self._clean_up.push(text, is_last=True)
+        return self._cleaned(self._emit(self._tokenizer.decode(self._ids, clean_up=False)), is_last=True)
 
     def _push_bytes(self, data: bytes, is_last: bool = False) -> str:
         text = self._utf8.decode(data, final=is_last)
@@ -421,13 +467,13 @@ class IncrementalDecoder:
 
 
 class _WordEnds:
-    """Replaces end-of-word suffixes by spaces, and strips the text; holds back what may become either."""
+    """Replaces end-of-word suffixes by spaces, if there are any, and strips the text; holds back what may be either."""
 
-    def __init__(self, suffix: str) -> None:
+    def __init__(self, suffix: str = "") -> None:
         self._suffix, self._pending, self._spaces, self._began = suffix, "", "", False
 
     def push(self, text: str, is_last: bool) -> str:
-        *words, rest = (self._pending + text).split(self._suffix)
+        *words, rest = (self._pending + text).split(self._suffix) if self._suffix else [text]
         sizes = range(0 if is_last else min(len(rest), len(self._suffix) - 1), 0, -1)
         held = next((size for size in sizes if self._suffix.startswith(rest[-size:])), 0)
         self._pending = rest[len(rest) - held :]

@@ -131,7 +131,7 @@ def from_sentencepiece(
         bos = "<s>" if "<s>" in ids else "<bos>"
         if "add_bos_token" not in config:
             _LOG.warning(
-                "No add_bos_token in tokenizer_config.json: %s begins each text; in transformers 5, none.", bos
+                "No add_bos_token in tokenizer_config.json: %s begins each text; transformers 5 adds none.", bos
             )
         default = {"bos_token": bos, "eos_token": eos, "add_bos_token": True}
         config = default | ({"tokenizer_class": "LlamaTokenizer"} if is_bpe else {}) | config

@@ -1,6 +1,8 @@
 """How `prove` finds a call: in examples of the project, by annotations, and by errors of calls that failed."""
 
+import itertools
 import json
+import time
 
 import numpy as np
 import pytest
@@ -8,11 +10,15 @@ import torch
 
 from peasy.errors import InvalidInput
 from peasy.verification.implementation import examine as examination
+from peasy.verification.implementation import examples
 from peasy.verification.implementation.arguments import SIZES
+from peasy.verification.implementation.call_text import failure
+from peasy.verification.implementation.calls import attempts
 from peasy.verification.implementation.examine import examine
 from peasy.verification.implementation.examples import example_calls
 from peasy.verification.implementation.loading import find_target, load_module
 from peasy.verification.implementation.package_functions import rearrange, reduce, repeat
+from peasy.verification.implementation.repairs import _objects_of
 from peasy.verification.verdict import EQUAL, NOT_COMPARED
 
 HARD = '''
@@ -304,3 +310,89 @@ def test_a_class_without_a_method_for_arrays_says_so(tmp_path):
     with pytest.raises(InvalidInput, match="no forward") as caught:
         examine(load(tmp_path, "class Attention:\n    def fit(self, rows): pass\n"), file=str(tmp_path / "hard.py"))
     assert '--call "Attention(...).fit(x)"' in caught.value.hint
+
+
+def test_many_tokens_of_an_example_are_cut_with_the_numbers_that_belong_to_them(tmp_path):
+    """An author's full sizes would take minutes; widths stay, and a mask is cut with its tokens."""
+    text = HARD.replace("def forward(self, x, number)", "def forward(self, x, table, number, size)").replace(
+        "if number != 17", "if number != 17 or table.shape != (size, size) or x.shape[1] != size"
+    )
+    call = "x = torch.rand(64, 256, 70)\na = Attention(70, 'kkk')\ny = a(x, torch.ones(256, 256), 17, 256)\n"
+    target = load(tmp_path, text + 'if __name__ == "__main__":\n' + indented(call))
+    attempt = next(iter(attempts(target, SIZES[0], 0, [], str(tmp_path / "hard.py"))))
+    batch, tokens, width = attempt.subject.inputs["x"].shape
+    assert (batch <= 16, tokens <= 16, width) == (True, True, 70)
+    assert tuple(attempt.subject.constants["table"].shape) == (tokens, tokens)
+    assert attempt.subject.constants["size"] == tokens
+    assert examine(target, file=str(tmp_path / "hard.py")).verdict == EQUAL
+
+
+def test_sizes_of_an_example_that_cannot_be_cut_stay(tmp_path):
+    text = HARD.replace("if number != 17", "if x.shape != (2, 101, 70)")
+    call = "a = Attention(70, 'kkk')\ny = a(torch.rand(2, 101, 70), 17)\n"
+    target = load(tmp_path, text + 'if __name__ == "__main__":\n' + indented(call))
+    attempt = next(iter(attempts(target, SIZES[0], 0, [], str(tmp_path / "hard.py"))))
+    assert attempt.subject.inputs["x"].shape == (2, 101, 70)
+
+
+def test_calls_are_found_on_a_slow_computer(tmp_path, monkeypatch):
+    """Only counts end a search: on a computer on which an hour passes at each look at the clock it is the same."""
+    clock = itertools.count(0, 3600)
+    monkeypatch.setattr(time, "process_time", lambda: float(next(clock)))
+    monkeypatch.setattr(time, "monotonic", lambda: float(next(clock)))
+    found = [
+        [one.subject.text for one in attempts(load(tmp_path, text), SIZES[0], 0, [], str(tmp_path / "hard.py"))][:2]
+        for text in (HARD + EXAMPLES["main"][2], SETTINGS.replace("WHAT", "0.5"))
+    ]
+    assert "as in hard.py" in found[0][0]
+    assert "plain" in found[1][0]
+
+
+def test_hooks_of_the_module_run_in_calls_of_examples(tmp_path):
+    hook = "        self.register_forward_hook(lambda module, inputs, output: output * 2)\n"
+    text = HARD.replace("    def forward", hook + "    def forward")
+    target = load(tmp_path, text + EXAMPLES["main"][2])
+    attempt = next(iter(attempts(target, SIZES[0], 0, [], str(tmp_path / "hard.py"))))
+    with_hook = attempt.subject.plain()[0]
+    attempt.module._forward_hooks.clear()
+    assert np.allclose(with_hook, 2 * attempt.subject.plain()[0])
+
+
+def test_objects_of_the_projects_classes_are_new_for_each_trial(tmp_path):
+    """An object that changes itself when it is called must not carry that into the next trial."""
+    cls = load(tmp_path, "class Counter:\n    def __init__(self, start=0): self.start = start\n", "Counter")
+    assert len({id(one) for one in [*_objects_of(cls, SIZES[0]), *_objects_of(cls, SIZES[0])]}) == 2
+
+
+def test_a_users_folder_may_be_named_as_this_package(tmp_path):
+    folder = tmp_path / "my-peasy"
+    folder.mkdir()
+    (folder / "helper.py").write_text("def helper(q):\n    raise ValueError('no')\n")
+    (folder / "hard.py").write_text("from helper import helper\ndef attention(q, k, v): return helper(q)\n")
+    with pytest.raises(ValueError, match="no") as caught:
+        find_target(load_module(folder / "hard.py")[0], "attention", "hard.py")(1, 2, 3)
+    assert failure(caught.value, "", "").file == str(folder / "helper.py")
+
+
+ACTS = [
+    "subprocess and X", "open('mark', 'w') and X", "print('x', file=open('mark', 'a')) or X", "(X, torch.save(X, 'mark'))[0]",
+    "(X + torch.zeros(1, requires_grad=True)).sum().backward() or X",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("act", ACTS)
+def test_examples_that_do_more_than_call_are_not_run(tmp_path, act):
+    """Files of other people are not written, nor programs started, only to find out how code is called."""
+    lines = CALL.replace("x = torch.rand(2, 6, width)", f"import subprocess\nX = torch.rand(2, 6, 70)\nx = {act}")
+    target = load(tmp_path, HARD + 'if __name__ == "__main__":\n' + indented(lines))
+    assert not list(example_calls(target, str(tmp_path / "hard.py")))
+    assert not (tmp_path / "mark").exists()
+
+
+def test_an_example_ends_after_a_number_of_steps(tmp_path):
+    text = "def train():\n    import math\n    while True:\n        math.sqrt(2)\n"
+    call = CALL.replace("width = 70", "width = train() or 70")
+    target = load(tmp_path, HARD + text + 'if __name__ == "__main__":\n' + indented(call))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(examples, "_MAX_STEPS", 20_000)
+        assert not list(example_calls(target, str(tmp_path / "hard.py")))

@@ -1,5 +1,6 @@
 """`prove`: check a model's equalities (cached = uncached, ...), or compare your own attention code with the formula."""
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
@@ -169,7 +170,7 @@ def prove(
         call: How to call your code: any Python expression with the arrays q, k, v, x, source and mask.
         expected: Array file (.npy) with the output that you expected of the call: what turns one into the other.
         max_tokens: Maximum number of tokens of each text.
-        timeout: Time limit in seconds for your own code.
+        timeout: Time limit in seconds of CPU time for your own code; code that waits has ten times as long.
         seed: Seed of the inputs of your own code, and of random token ids.
         announce: Called with a sentence before your own code is run.
         progress: Called with the number of finished checks and their total.
@@ -225,12 +226,13 @@ def _diagnose_code(
 ) -> DoctorResult | FolderResult:
     from peasy.verification.implementation.child import ChildLimits, examine_in_child
 
-    limits = ChildLimits(timeout=timeout)
+    limits = ChildLimits(cpu_seconds=math.ceil(timeout), timeout=10 * timeout)
     if isinstance(request, Path):
         return _diagnose_folder(request, limits, announce, progress)
     request = _with_name(request)
     if announce is not None:
-        announce(f"Running {request.where} in a separate process with limits: {limits.summary()}. {RIGHTS}")
+        examples = "" if request.call else "If no guess runs, calls in its project's tests and READMEs are tried. "
+        announce(f"Running {request.where} in a separate process with limits: {limits.summary()}. {examples}{RIGHTS}")
     return DoctorResult(examine_in_child(request, limits))
 
 

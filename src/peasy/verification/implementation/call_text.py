@@ -3,9 +3,13 @@
 import dataclasses
 import inspect
 import itertools
+import linecache
+import os
 import re
+import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,18 +39,25 @@ class CallFailure:
         return f"{self.call} raised {self.error}{where}"
 
 
+_PEASY = str(Path(__file__).parents[2]) + os.sep
+"""Folder of peasy itself, whose lines are not the user's."""
+
+
+def user_frames(error: BaseException) -> list[traceback.FrameSummary]:
+    """Return the frames of an error in files of the user."""
+    return [
+        frame for frame in traceback.extract_tb(error.__traceback__)
+        if not re.search("site-packages|^<", frame.filename) and not frame.filename.startswith(_PEASY)
+    ]  # fmt: skip
+
+
 def failure(error: BaseException, call: str, file: str) -> CallFailure:
     """Describe an exception of the examined code: the innermost line in its own file, else in any user file."""
-    import linecache
-    import traceback
-
     text = f"{type(error).__name__}: {error}".strip().splitlines()[0][:300]
     if isinstance(error, SyntaxError) and error.filename and error.lineno:
         return CallFailure(call, text, error.filename, error.lineno, (error.text or "").strip())
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if frame.filename == file] or [
-        frame for frame in frames if "site-packages" not in frame.filename and "peasy" not in frame.filename
-    ]
+    frames = user_frames(error)
+    own = [frame for frame in frames if frame.filename == file] or frames
     if not own:
         return CallFailure(call, text)
     last = own[-1]

@@ -5,8 +5,9 @@ import dataclasses
 import functools
 import inspect
 import itertools
-import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -29,14 +30,15 @@ from peasy.verification.implementation.call_text import (
     short_text,
     shown_text,
 )
-from peasy.verification.implementation.captured import CapturedCall, captured_calls, is_array
-from peasy.verification.implementation.core import Array
+from peasy.verification.implementation.captured import CapturedCall, captured_calls, is_array, smaller_calls
 from peasy.verification.implementation.creation import fill_parameters, instantiate, is_module
 from peasy.verification.implementation.examples import example_calls
 from peasy.verification.implementation.forms import (
     ARRAY_ROLES,
+    Arguments,
     Attempt,
     Form,
+    arguments_of,
     forms,
     required_value,
     roles_of,
@@ -50,54 +52,151 @@ from peasy.verification.implementation.repairs import repaired_calls, start_argu
 from peasy.verification.implementation.repeated_call import RepeatedCall
 from peasy.verification.implementation.trace import Op
 
+_MAX_FAILURES, _MAX_MISSING, _MAX_CREATED = 1500, 3, 300
+"""Failed calls of one size, calls of one object that lack a package, and objects, after which the search ends."""
+_NOT_GUESSED: weakref.WeakSet[Any] = weakref.WeakSet()
+"""Code that no guessed call runs: with other sizes and numbers the search for one is not repeated."""
+
 
 def attempts(target: Any, sizes: Sizes, seed: int, failures: list[CallFailure], file: str) -> Iterator[Attempt]:
     """Yield ways to call a target that run, most likely first; `failures` collects what was tried in vain."""
+    search = _Search(target, sizes, seed, failures, file)
     with _sizes_as_globals(target, sizes):
+        yield from search.guessed()
+        missing = any("is not installed" in one.error for one in failures[-1:])
+        if search.worked or missing or not hasattr(target, "__name__"):
+            return
+        _NOT_GUESSED.add(target)
+        yield from search.kept(example_calls(target, file))
+        yield from search.kept(_repaired_calls(target, sizes))
+        yield from search.kept(captured_calls(target, sizes, file, _model_calls))
+
+
+@dataclass(eq=False)
+class _Search:
+    """Search for calls of one target: objects of it that could be created, and calls of each that run."""
+
+    target: Any
+    sizes: Sizes
+    seed: int
+    failures: list[CallFailure]
+    file: str
+    worked: bool = False
+
+    def guessed(self) -> Iterator[Attempt]:
+        """Yield calls whose arguments are guessed by name: without masks and guessed arrays first, then with them."""
+        target, sizes = self.target, self.sizes
         name = getattr(target, "__name__", type(target).__name__)
         if inspect.isclass(target) and hasattr(target, "save_for_backward"):
             name, target = f"{name}.apply", _applied(target)
-        worked = False
-        for attempt in _guessed_attempts(target, name, sizes, seed, failures, file):
-            worked = True
-            yield attempt
-        if (
-            not worked
-            and hasattr(target, "__name__")
-            and not any("is not installed" in one.error for one in failures[-1:])
-        ):
-            kept = _repaired_calls(target, sizes), captured_calls(target, sizes, file, _model_calls)
-            for calls in (example_calls(target, file), *kept):
-                yield from _kept_attempts(calls, target, sizes, seed, failures, file)
-
-
-def _guessed_attempts(
-    target: Any, name: str, sizes: Sizes, seed: int, failures: list[CallFailure], file: str
-) -> Iterator[Attempt]:
-    if not inspect.isclass(target):
-        for thorough in (False, True):
-            yield from _call_attempts(target, name, {}, {}, sizes, seed, failures, file, thorough)
-        return
-    worked, end = False, time.process_time() + _MAX_SECONDS
-    # groups of channels may need more heads, and fused kernels widths that are a multiple of 8
-    both = sizes, dataclasses.replace(sizes, heads=8, d_head=2 * sizes.d_head)
-    for each, thorough in itertools.product(both, (False, True)):
-        before = len(failures)
-        for arguments in _unique(constructor_attempts(target, each)):
-            try:
-                made, ops, buffers = instantiate(target, arguments, seed)
-            except (Exception, SystemExit) as error:
-                failures.append(failure(error, f"{created_text(target, arguments)}{_forward_text(target)}", file))
-                continue
-            text = created_text(target, arguments)
-            for attempt in _call_attempts(made, text, ops, buffers, each, seed, failures, file, thorough):
-                worked = True
-                attempt.guessed = any(isinstance(v, ConfigGuess) and v.guesses for v in arguments.values())
-                yield attempt
-            if (len(failures) > before + _MAX_FAILURES or time.process_time() > end) and not worked:
-                break
-        if (worked and thorough) or (time.process_time() > end and not worked):
+        if hasattr(target, "__name__") and target in _NOT_GUESSED:
             return
+        if not inspect.isclass(target):
+            for thorough in (False, True):
+                yield from self._calls_of(_Created(target, name), sizes, thorough)
+            return
+        # groups of channels may need more heads, and fused kernels widths that are a multiple of 8
+        both, created = (sizes, dataclasses.replace(sizes, heads=8, d_head=2 * sizes.d_head)), 0
+        for each, thorough in itertools.product(both, (False, True)):
+            before = len(self.failures)
+            for arguments in _unique(constructor_attempts(target, each)):
+                created += 1
+                if made := self._create(arguments):
+                    yield from self._calls_of(made, each, thorough)
+                if (len(self.failures) > before + _MAX_FAILURES or created > _MAX_CREATED) and not self.worked:
+                    break
+            if self.worked and thorough:
+                return
+
+    def kept(self, calls: Iterator[CapturedCall]) -> Iterator[Attempt]:
+        """Yield calls that are kept with their arguments, with other numbers in their arrays."""
+        for call in calls:
+            function = call_method(self.target) if inspect.isclass(self.target) else self.target
+            parameters = [p for p in signature_of(function) if p.name in call.arguments]
+            roles = roles_of([p.replace(default=p.empty) for p in parameters])
+            arrays = {n: v for n, v in call.arguments.items() if roles.get(n) in ARRAY_ROLES and is_array(v)}
+            created, made = None, _Created(self.target)
+            for each in smaller_calls(call, arrays) if arrays else ():
+                if inspect.isclass(self.target) and each.created is not created:
+                    created, made = each.created, self._create(each.created)
+                if made is None:
+                    continue
+                inputs = {n: seeded_array(n, tuple(each.arguments[n].shape), self.seed) for n in arrays}
+                library = "numpy" if any(isinstance(v, np.ndarray) for v in arrays.values()) else "torch"
+                given = Arguments(inputs, {n: v for n, v in each.arguments.items() if n not in inputs}, {}, library)
+                if subject := self._run(made, call_of(made.value), parameters, roles, given, call.caller):
+                    masks = {n: r for n, r in roles.items() if r in ("mask", "padding") and n not in inputs}
+                    used = {n: roles[n] for n in inputs}
+                    yield Attempt(subject, used, masks, [], made.value, parameters, self.sizes, None, call.guessed)
+                    break
+
+    def _create(self, arguments: Mapping[str, Any]) -> "_Created | None":
+        """Return an object of the target, None if its constructor raises."""
+        text = created_text(self.target, arguments)
+        try:
+            value, ops, buffers = instantiate(self.target, arguments, self.seed)
+        except (Exception, SystemExit) as error:
+            self.failures.append(failure(error, f"{text}{_forward_text(self.target)}", self.file))
+            return None
+        guessed = any(isinstance(v, ConfigGuess) and v.guesses for v in arguments.values())
+        return _Created(value, text, ops, buffers, guessed)
+
+    def _calls_of(self, made: "_Created", sizes: Sizes, thorough: bool) -> Iterator[Attempt]:
+        """Yield the calls of one object or function that run."""
+        function = call_of(made.value)
+        parameters, packed = unpacked(function, signature_of(function))
+        roles = roles_of(parameters)
+        worked, before = False, len(self.failures)
+        for form in forms(made.value, function, parameters, roles, sizes, made.buffers):
+            if thorough == (form.mask is None and not form.unknown):
+                continue  # all objects are called without masks and guessed arrays before one is called with them
+            missing = sum("is not installed" in one.error for one in self.failures[before:])
+            if not worked and (missing == _MAX_MISSING or len(self.failures) > before + _MAX_FAILURES):
+                return
+            given = arguments_of(function, parameters, roles, form, self.seed, packed)
+            if not given.inputs or (worked and (form.layout.one_query or form.unknown)):
+                continue  # guesses only where nothing better runs
+            subject = self._run(made, function, parameters, roles, given, finite=form.mask is not None)
+            if subject is None:
+                continue
+            worked = self.worked = True
+            masks = {n: r for n, r in roles.items() if r in ("mask", "padding") and n not in subject.inputs}
+            flags = [n for n, r in roles.items() if r == "causal"]
+            used = {n: roles.get(n, "") for n in subject.inputs}
+            yield Attempt(subject, used, masks, flags, made.value, parameters, form.sizes, form.layout, made.guessed)
+
+    def _run(
+        self, made: "_Created", function: Any, parameters: list[inspect.Parameter], roles: dict[str, str],
+        given: Arguments, caller: str = "", finite: bool = False,
+    ) -> RepeatedCall | None:  # fmt: skip
+        """Return a call after it ran, with its parameters filled; None if it raises."""
+        subject = subject_of(made.value, function, made.text or self.target.__name__, parameters, roles, given)
+        subject.text += f" as in {caller}" if caller else ""
+        subject.buffer_ops, subject.buffers = made.ops, made.buffers
+        try:
+            outputs = subject.plain()
+            if is_module(made.value):  # lazy layers are there after the first call
+                fill_parameters(made.value, self.seed)
+                subject.parameters |= dict(made.value.named_parameters())
+                outputs = subject.plain()
+            if finite and not all(np.isfinite(array).all() for array in outputs):
+                raise ValueError("its output is not finite: this mask hides everything")
+        except Exception as error:
+            self.failures.append(failure(error, subject.text, self.file))
+            return None
+        return subject
+
+
+@dataclass(frozen=True)
+class _Created:
+    """An object to call, or the function itself: how it was created, its buffers, and what made them."""
+
+    value: Any
+    text: str = ""
+    ops: dict[int, list[Op]] = field(default_factory=dict)
+    buffers: dict[str, Any] = field(default_factory=dict)
+    guessed: bool = False
+    """Whether settings are guessed whose names are not known."""
 
 
 def _repaired_calls(target: Any, sizes: Sizes) -> Iterator[CapturedCall]:
@@ -114,54 +213,10 @@ def _repaired_calls(target: Any, sizes: Sizes) -> Iterator[CapturedCall]:
         if inspect.isclass(target) and key not in objects:
             objects.clear()
             objects[key] = instantiate(target, own, 0)[0]
-        return call_of(objects.get(key, target))(**arguments)
+        made = objects.get(key, target)
+        return (made if is_module(made) else call_of(made))(**arguments)
 
     return repaired_calls(target, start, created, sizes, call)
-
-
-def _kept_attempts(
-    calls: Iterator[CapturedCall], target: Any, sizes: Sizes, seed: int, failures: list[CallFailure], file: str
-) -> Iterator[Attempt]:
-    """Yield calls that are kept with their arguments, with other numbers in their arrays."""
-    for call in calls:
-        function = target if not inspect.isclass(target) else call_method(target)
-        parameters = [p for p in signature_of(function) if p.name in call.arguments]
-        roles = roles_of([p.replace(default=p.empty) for p in parameters])
-        arrays = {n: v for n, v in call.arguments.items() if roles.get(n) in ARRAY_ROLES and is_array(v)}
-        inputs = {n: seeded_array(n, tuple(v.shape), seed) for n, v in arrays.items()}
-        if not inputs:
-            continue
-        constants = {n: v for n, v in call.arguments.items() if n not in inputs}
-        library = "numpy" if any(isinstance(v, np.ndarray) for v in arrays.values()) else "torch"
-        made, ops, buffers, text = target, dict[int, list[Op]](), dict[str, Any](), str(target.__name__)
-        try:
-            if inspect.isclass(target):
-                made, ops, buffers = instantiate(target, call.created, seed)
-                text = created_text(target, call.created)
-            shown = {n: array_name(roles[n]) for n in inputs} | {n: short_text(v) for n, v in constants.items()}
-            text = f"{text}({shown_text(shown)})" + (f" as in {call.caller}" if call.caller else "")
-            run = functools.partial(_call_by_name, call_of(made))
-            subject = RepeatedCall(run, inputs, library, {}, buffers, ops, constants, text, made)
-            _filled(subject, made, seed)
-        except Exception as error:
-            failures.append(failure(error, text, file))
-            continue
-        masks = {n: r for n, r in roles.items() if r in ("mask", "padding") and n not in inputs}
-        yield Attempt(subject, {n: roles[n] for n in inputs}, masks, [], made, parameters, sizes, None, call.guessed)
-
-
-def _filled(subject: RepeatedCall, made: Any, seed: int) -> list[Array]:
-    """Fill the parameters of a module, after a first call that creates lazy ones, and return the outputs."""
-    outputs = subject.plain()
-    if not is_module(made):
-        return outputs
-    fill_parameters(made, seed)
-    subject.parameters |= dict(made.named_parameters())
-    return subject.plain()
-
-
-def _call_by_name(function: Any, values: Mapping[str, Any]) -> Any:
-    return function(**values)
 
 
 def _model_calls(made: Any, sizes: Sizes) -> Iterator[Callable[[], Any]]:
@@ -197,10 +252,6 @@ def _applied(cls: Any) -> Callable[..., Any]:
     return apply
 
 
-_MAX_FAILURES, _MAX_MISSING, _MAX_SECONDS = 1500, 3, 4.0
-"""Failed calls of one size, calls of one object that lack a package, and CPU seconds, after which the search ends."""
-
-
 @contextlib.contextmanager
 def _sizes_as_globals(target: Any, sizes: Sizes) -> Iterator[None]:
     """Give numbers that a script keeps in global names of sizes (d_k, n_heads) the sizes of the call."""
@@ -233,35 +284,3 @@ def _unique(items: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         if key not in seen:
             seen.add(key)
             yield item
-
-
-def _call_attempts(
-    made: Any, text: str, ops: dict[int, list[Op]], buffers: dict[str, Any], sizes: Sizes, seed: int,
-    failures: list[CallFailure], file: str, thorough: bool,
-) -> Iterator[Attempt]:  # fmt: skip
-    function = call_of(made)
-    parameters, packed = unpacked(function, signature_of(function))
-    roles = roles_of(parameters)
-    worked, before = False, len(failures)
-    for form in forms(made, function, parameters, roles, sizes, buffers):
-        if thorough == (form.mask is None and not form.unknown):
-            continue  # all objects are called without masks and guessed arrays before one is called with them
-        missing = sum("is not installed" in one.error for one in failures[before:])
-        if not worked and (missing == _MAX_MISSING or len(failures) > before + _MAX_FAILURES):
-            return
-        subject = subject_of(made, function, text, parameters, roles, form, seed, packed)
-        if subject is None or (worked and (form.layout.one_query or form.unknown)):
-            continue  # guesses only where nothing better runs
-        subject.buffer_ops, subject.buffers = ops, buffers
-        try:
-            outputs = _filled(subject, made, seed)
-            if form.mask is not None and not all(np.isfinite(array).all() for array in outputs):
-                raise ValueError("its output is not finite: this mask hides everything")
-        except Exception as error:
-            failures.append(failure(error, subject.text, file))
-            continue
-        worked = True
-        masks = {n: r for n, r in roles.items() if r in ("mask", "padding") and n not in subject.inputs}
-        flags = [n for n, r in roles.items() if r == "causal"]
-        input_roles = {n: roles.get(n, "") for n in subject.inputs}
-        yield Attempt(subject, input_roles, masks, flags, made, parameters, form.sizes, form.layout)

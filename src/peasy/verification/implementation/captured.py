@@ -8,11 +8,11 @@ import ast
 import contextlib
 import importlib
 import inspect
+import itertools
 import re
 import sys
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +28,8 @@ from peasy.verification.implementation.loading import (
 )
 from peasy.verification.implementation.repeated_call import quiet
 
-_MAX_SECONDS, _MAX_CALLERS, _MAX_TRIALS = 8.0, 12, 12
-"""CPU seconds of a search for one call, classes that are run, and constructors of one class."""
+_MAX_CALLERS, _MAX_TRIALS, _MAX_RUNS, _MANY = 12, 12, 400, 16
+"""Classes that are run, constructors of one class, and its runs; a number of tokens above which there are many."""
 
 
 class Reached(BaseException):
@@ -47,32 +47,62 @@ class CapturedCall:
     """Whether settings of the model are guessed whose names are not known."""
 
 
+def smaller_calls(call: CapturedCall, inputs: Mapping[str, Any]) -> Iterator[CapturedCall]:
+    """Yield a call with fewer tokens and sequences, where its author has many, and at last as it is.
+
+    Numbers that are equal to a size that is cut are cut with it: those of the constructor only where it runs no other
+    way. Widths stay: they belong to the weights.
+    """
+    shapes = [tuple(array.shape) for array in inputs.values()]
+    tokens = {n for shape in shapes for n in shape[:-1] if n > _MANY}
+    sides = {n for shape in shapes if len(shape) == 4 for n in shape[2:] if n > _MANY}
+    kept = {n for shape in shapes for n in shape} - tokens
+    fresh = [n for n in range(5, 64) if n not in kept]
+    for own, (sizes, last) in itertools.product(
+        (False, True), ((tokens, 1), (sides, 0), ({shape[0] for shape in shapes} & tokens, 1))
+    ):
+        for smaller in (
+            dict(zip(sorted(sizes), fresh, strict=False)), dict.fromkeys(sizes, _MANY),
+            *({n: n // part for n in sizes if n % part == 0 and n // part > 3} for part in (8, 4, 2)),
+        ):  # fmt: skip
+            created = {n: _cut(v, smaller) for n, v in call.created.items()} if own else call.created
+            if smaller and (not own or repr(created) != repr(call.created)):
+                arguments = {n: _cut(v, smaller, last if n in inputs else 0) for n, v in call.arguments.items()}
+                yield replace(call, created=created, arguments=arguments)
+    yield call
+
+
+def _cut(value: Any, smaller: Mapping[int, int], last: int = 0) -> Any:
+    """Return a number, or an array, or several of them, with smaller sizes; `last` axes of an array stay."""
+    if type(value) is int:
+        return smaller.get(value, value)
+    if type(value) in (tuple, list):
+        return type(value)(_cut(each, smaller, last) for each in value)
+    if not hasattr(type(value), "ndim"):
+        return value
+    return value[tuple(slice(smaller.get(n, n)) for n in value.shape[: value.ndim - last])]
+
+
 def captured_calls(target: Any, sizes: Sizes, file: str, guesses: Callable[[Any, Sizes], Iterator[Callable[[], Any]]]
                    ) -> Iterator[CapturedCall]:  # fmt: skip
     """Yield the call of the target in each class of its project that contains it; `guesses` are calls of an object."""
-    end = time.process_time() + _MAX_SECONDS
     for caller in _callers(target, Path(file)):
-        call = CapturedCall(caller.__name__)
+        call, runs = CapturedCall(caller.__name__), _MAX_RUNS
         with kept_call(call, target), quiet():
             for number, arguments in enumerate(constructor_attempts(caller, sizes)):
-                if number == _MAX_TRIALS or time.process_time() > end or call.arguments:
+                if number == _MAX_TRIALS or call.arguments:
                     break
                 with contextlib.suppress(Exception, SystemExit, Reached):
                     made = caller(**arguments)
                     if hasattr(made, "eval"):
                         made.eval()
-                    _run_to_target(guesses(made, sizes), call, end)
+                    for run in itertools.islice(guesses(made, sizes), runs):
+                        runs -= 1
+                        with contextlib.suppress(Exception, SystemExit):
+                            run()
                 call.guessed = any(isinstance(v, ConfigGuess) and v.guesses for v in arguments.values())
         if call.arguments:
             yield call
-
-
-def _run_to_target(runs: Iterator[Callable[[], Any]], call: CapturedCall, end: float) -> None:
-    for run in runs:
-        if call.arguments or time.process_time() > end:
-            return
-        with contextlib.suppress(Exception, SystemExit, Reached):
-            run()
 
 
 @contextlib.contextmanager

@@ -1,16 +1,16 @@
 """Example calls: code of the project that creates and calls the code under test is run up to that call, which is kept.
 
 Such code stands under `if __name__ == "__main__"`, in tests, in notebooks, docstrings and READMEs. Only the statements
-that the call depends on are run: neither loops nor training.
+that the call depends on are run: neither loops, nor training, nor what writes files or uses the network.
 """
 
 import ast
 import contextlib
 import inspect
+import itertools
 import re
 import sys
 import textwrap
-import time
 import types
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,25 +21,41 @@ from peasy.verification.implementation.captured import CapturedCall, Reached, ke
 from peasy.verification.implementation.loading import project_files, python_source
 from peasy.verification.implementation.repeated_call import quiet
 
-_MAX_SECONDS, _MAX_BYTES, _MAX_CALLS = 6.0, 1_000_000, 4
-"""CPU seconds of a search, size of a file that is read, and calls that are kept."""
+_MAX_TRIALS, _MAX_BYTES, _MAX_CALLS, _MAX_STATEMENTS, _MAX_STEPS = 24, 1_000_000, 4, 40, 5_000_000
+"""Examples that are run, size of a file that is read, calls that are kept, statements of one example, and calls of
+functions of Python in all of them: a count, not a time, so that each computer comes equally far."""
+_ACTS = re.compile(
+    r"\b(subprocess|shutil|requests|urllib|socket|os\.(?!path|environ)\w+|load_dataset)\b|download|upload"
+    r"|\.(save\w*|to_csv|write\w*|unlink|push_to_hub|fit|backward)\(|\bopen\(.*,.*[\"'][wax]"
+)
+"""Code that does more than to make a call ready: starts programs, writes files, uses the network, trains."""
 _NAME = r"(?:self\.)?[^\W\d]\w*"
 
 
 def example_calls(target: Any, file: str) -> Iterator[CapturedCall]:
     """Yield the calls of the target in its own file, in tests, READMEs and other files of its project."""
-    end, count = time.process_time() + _MAX_SECONDS, 0
+    count = 0
     module = sys.modules.get(target.__module__)
-    for path, statements in _examples(target.__name__, Path(file), inspect.isclass(target)):
-        if time.process_time() > end or count == _MAX_CALLS:
+    examples = _examples(target.__name__, Path(file), inspect.isclass(target))
+    steps = itertools.count()
+
+    def stop(*event: object) -> None:
+        if next(steps) > _MAX_STEPS:
+            sys.setprofile(None)
+            raise Reached
+
+    for path, statements in itertools.islice(examples, _MAX_TRIALS):
+        if count == _MAX_CALLS or next(steps) > _MAX_STEPS:
             return
         call = CapturedCall(path.name)
         scope = {**vars(module), "self": types.SimpleNamespace(), "__name__": "example"} if module else {}
         with kept_call(call, target) as called, quiet(), contextlib.suppress(Reached):
+            sys.setprofile(stop)
             for statement in statements:
                 scope[target.__name__] = called  # an import may have bound another copy of it
                 with contextlib.suppress(Exception, SystemExit):
                     exec(compile(ast.Module([statement], []), str(path), "exec"), scope)
+        sys.setprofile(None)
         if call.arguments:
             count += 1
             yield call
@@ -124,7 +140,9 @@ def _calls_in(body: list[ast.stmt], name: str, created: bool) -> Iterator[list[a
         if not isinstance(body[last], ast.FunctionDef | ast.ClassDef) and (
             direct or any(re.search(rf"(?<![\w.]){re.escape(each)}(\.\w+)?\(", text) for each in called)
         ):
-            yield _needed(body, texts, last)
+            needed = _needed(body, texts, last)
+            if len(needed) <= _MAX_STATEMENTS and not any(map(_ACTS.search, map(ast.unparse, needed))):
+                yield needed
 
 
 def _needed(body: list[ast.stmt], texts: list[str], last: int) -> list[ast.stmt]:

@@ -148,11 +148,24 @@ def widths_of(parameters: Mapping[str, Any], sizes: Sizes) -> list[int]:
     return [*known, *filter(None, dict.fromkeys(found)), *([] if known else [sizes.d_model])]
 
 
-def subject_of(
-    made: Any, function: Any, text: str, parameters: list[inspect.Parameter], roles: dict[str, str], form: Form,
-    seed: int, packed: Mapping[str, list[str]],
-) -> RepeatedCall | None:  # fmt: skip
-    """Return the subject for one form: arrays by role, other required arguments by role, or None."""
+@dataclass(frozen=True)
+class Arguments:
+    """Arguments of a call: arrays that vary, weights, and values that are passed as they are."""
+
+    inputs: Mapping[str, Array]
+    constants: Mapping[str, Any]
+    weights: Mapping[str, Any] = field(default_factory=dict)
+    library: str = "torch"
+    layout: Layout | None = None
+    packed: Mapping[str, list[str]] = field(default_factory=dict)
+    """Names of the parts of arguments that are passed as one."""
+
+
+def arguments_of(
+    function: Any, parameters: list[inspect.Parameter], roles: dict[str, str], form: Form, seed: int,
+    packed: Mapping[str, list[str]],
+) -> Arguments:  # fmt: skip
+    """Return the arguments of one form: arrays by role, other required arguments by role."""
     inputs: dict[str, Array] = {}
     constants: dict[str, Any] = {}
     weights: dict[str, Any] = {}
@@ -175,28 +188,37 @@ def subject_of(
             or (role == "scale" and _is_off(parameter, function))
         ):
             constants[parameter.name] = required_value(parameter.name, role, form)
-    if not inputs:
-        return None
     if form.library == "torch":
         import torch
 
         weights = {name: torch.from_numpy(value) for name, value in weights.items()}
-    names = [p.name for p in parameters if p.kind is p.POSITIONAL_ONLY]
-    target = made if is_module(made) and function == made.forward else function
+    return Arguments(inputs, constants, weights, form.library, form.layout, packed)
+
+
+def subject_of(
+    made: Any, function: Any, text: str, parameters: list[inspect.Parameter], roles: dict[str, str], given: Arguments
+) -> RepeatedCall:
+    """Return the call of a function, or of an object whose method it is, with these arguments."""
+    positional = [p.name for p in parameters if p.kind is p.POSITIONAL_ONLY]
+    target = made if is_module(made) and function == made.forward else function  # a module runs its hooks, too
+    inputs, layout = given.inputs, given.layout
 
     def run(values: Mapping[str, Any]) -> Any:
-        bound = _grouped({**weights, **values})
-        bound |= in_layout(form.layout, {name: bound[name] for name in inputs}, roles)
-        bound |= {name: tuple(bound.pop(part) for part in parts) for name, parts in packed.items()}
-        result = target(*(bound[name] for name in names), **{k: v for k, v in bound.items() if k not in names})
-        return from_layout(form.layout, result)
+        bound = _grouped({**given.weights, **values})
+        bound |= in_layout(layout, {name: bound[name] for name in inputs}, roles) if layout else {}
+        bound |= {name: tuple(bound.pop(part) for part in parts) for name, parts in given.packed.items()}
+        first = [bound.pop(name) for name in positional]
+        result = target(*first, **bound)
+        return from_layout(layout, result) if layout else result
 
     shown = {name: array_name(roles.get(name, "") or "source") for name in inputs}
-    shown |= {name: short_text(value) for name, value in constants.items() if not hasattr(value, "dim")}
-    for name, parts in packed.items():
+    shown |= {n: short_text(v) for n, v in given.constants.items() if layout is None or not hasattr(v, "dim")}
+    for name, parts in given.packed.items():
         shown[name] = f"({', '.join(shown.pop(part, '...') for part in parts)})"
-    call = f"{text}({shown_text(shown)})"
-    return RepeatedCall(run, inputs, form.library, dict(weights), constants=constants, text=call, owner=made)
+    return RepeatedCall(
+        run, dict(inputs), given.library, dict(given.weights), constants=dict(given.constants),
+        text=f"{text}({shown_text(shown)})", owner=made,
+    )  # fmt: skip
 
 
 def _is_off(parameter: inspect.Parameter, function: Any) -> bool:

@@ -11,7 +11,6 @@ import linecache
 import math
 import re
 import textwrap
-import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -28,13 +27,13 @@ from peasy.verification.implementation.arguments import (
     signature_of,
     source_of,
 )
-from peasy.verification.implementation.call_text import call_method
+from peasy.verification.implementation.call_text import call_method, user_frames
 from peasy.verification.implementation.captured import CapturedCall
 from peasy.verification.implementation.names import role_of
 from peasy.verification.implementation.repeated_call import quiet
 
-_MAX_TRIALS, _MAX_SECONDS, _MAX_REPAIRS, _MAX_CALLS = 400, 5.0, 6, 4
-"""Calls that are tried, their CPU seconds, the most repairs of one call, and the calls that are returned."""
+_MAX_TRIALS, _MAX_REPAIRS, _MAX_CALLS = 400, 6, 4
+"""Calls that are tried, the most repairs of one call, and the calls that are returned."""
 _CREATED = "constructor "
 """Prefix of constructor arguments, which are repaired together with those of the call."""
 
@@ -62,13 +61,13 @@ def repaired_calls(
 ) -> Iterator[CapturedCall]:
     """Yield calls of a target that run, best first by how far they came; `call(created, arguments)` makes one."""
     first = {_CREATED + name: value for name, value in created.items()}
-    seen, number, found, end = set[str](), itertools.count(1), 0, time.process_time() + _MAX_SECONDS
+    seen, number, found = set[str](), itertools.count(1), 0
     queue: list[tuple[tuple[float, ...], int, dict[str, Any], tuple[str, ...]]]
     queue = [((-math.inf,), next(number), {**first, **start}, ()) for start in starts]
     function = call_method(target) if inspect.isclass(target) else target
     optional = {p.name for p in signature_of(function) if p.default is None}
     for _ in range(_MAX_TRIALS):
-        if not queue or time.process_time() > end or found == _MAX_CALLS:
+        if not queue or found == _MAX_CALLS:
             return
         _, _, values, repaired = heapq.heappop(queue)
         arguments = {n: v.make(n) if isinstance(v, Shape) else v for n, v in values.items()}
@@ -107,14 +106,6 @@ def _key(values: Mapping[str, Any]) -> str:
     ])  # fmt: skip
 
 
-def _frames(error: BaseException) -> list[traceback.FrameSummary]:
-    """Return the frames of an error in the examined code."""
-    return [
-        frame for frame in traceback.extract_tb(error.__traceback__)
-        if "site-packages" not in frame.filename and "/peasy/" not in frame.filename and "<" not in frame.filename
-    ]  # fmt: skip
-
-
 @functools.cache
 def _statements(file: str) -> list[tuple[int, int, str]]:
     """Return the simple statements of a file: first line, last line, source."""
@@ -132,7 +123,7 @@ def _statement(frame: traceback.FrameSummary) -> str:
 
 def _progress(error: BaseException) -> tuple[float, float]:
     """Return how far a call came: past the constructor, and the line of the call's own method."""
-    frames = _frames(error)
+    frames = user_frames(error)
     own = [frame for frame in frames if frame.name != "__init__"]
     made = bool(own) and frames[0].name != "__init__"
     first = own[0] if made else next(iter(frames), None)
@@ -160,7 +151,7 @@ def _wanted_objects(error: BaseException, name: str, target: Any, sizes: Sizes) 
     plain, constructor = name.removeprefix(_CREATED), name.startswith(_CREATED)
     function = target if not inspect.isclass(target) else target.__init__ if constructor else call_method(target)
     scope = getattr(inspect.unwrap(function), "__globals__", {})
-    asked = re.findall(rf"isinstance\({plain}, *(\w+)\)", " ".join(map(_statement, _frames(error)[-1:])))
+    asked = re.findall(rf"isinstance\({plain}, *(\w+)\)", " ".join(map(_statement, user_frames(error)[-1:])))
     hints = [str(p.annotation) for p in signature_of(function) if p.name == plain]
     for word in dict.fromkeys([*asked, *re.findall(r"\w+", " ".join(hints))]):
         wanted = scope.get(word)
@@ -172,32 +163,29 @@ def _other_settings(error: BaseException, value: Any, sizes: Sizes) -> Iterator[
     """Yield a configuration with another value of a guessed setting, those of the failing lines and strings first."""
     if not isinstance(value, ConfigGuess):
         return
-    failing = f"{error} {' '.join(map(_statement, _frames(error)))}"
+    failing = f"{error} {' '.join(map(_statement, user_frames(error)))}"
     words = [word for word in re.findall(r"[\"'](\w+)[\"']", str(error)) if word not in value]
     yield value.changed({})
     for name in sorted(value.guesses, key=lambda name: name not in failing):
         yield from (value.changed({name: other}) for other in (*words, None, True, 1, sizes.heads, sizes.d_head))
 
 
-@functools.cache
-def _objects_of(cls: Any, sizes: Sizes) -> tuple[Any, ...]:
-    """Return objects of a class, made with guessed arguments, or with masks that hide nothing."""
+def _objects_of(cls: Any, sizes: Sizes) -> Iterator[Any]:
+    """Yield new objects of a class, made with guessed arguments, or with masks that hide nothing."""
     masks = [p.name for p in signature_of(cls) if role_of(p.name) in ("mask", "padding") and p.default is p.empty]
     batch, tokens = sizes.batch, sizes.time
     shapes = [(batch, tokens), (batch, 1, tokens, tokens), (tokens, tokens)] if masks else []
-    found = []
     for arguments in (
         next(constructor_attempts(cls, sizes)),
         *(dict.fromkeys(masks, Shape(axes, "bool")) for axes in shapes),
     ):
         with contextlib.suppress(Exception):
-            found.append(cls(**{n: v.make(n) if isinstance(v, Shape) else v for n, v in arguments.items()}))
-    return tuple(found)
+            yield cls(**{n: v.make(n) if isinstance(v, Shape) else v for n, v in arguments.items()})
 
 
 def _blamed(error: BaseException, target: Any, values: Mapping[str, Any]) -> list[str]:
     """Return the arguments that the failing line depends on, nearest first; all of them if none is found."""
-    frames = _frames(error)
+    frames = user_frames(error)
     depends = _dependencies(target)
     names: list[str] = re.findall(r"'(\w+)'", str(error)) if "argument" in str(error) else []
     for frame in reversed(frames):

@@ -28,6 +28,10 @@ _Roots = Mapping[int, tuple[str, str]]
 class TorchRecorder(TorchDispatchMode):
     """Records every operation. Results of dropout are replaced by its input, and reported as events."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # nothing is compiled here, and importing the compiler takes 2 s
+
     def __init__(
         self, roots: _Roots, overrides: Mapping[int, Callable[[Any], Any]] | None = None, snapshots: bool = True,
         statistics: dict[int, tuple[Any, Any]] | None = None,

@@ -375,7 +375,8 @@ def test_a_users_folder_may_be_named_as_this_package(tmp_path):
 
 
 ACTS = [
-    "subprocess and X", "open('mark', 'w') and X", "print('x', file=open('mark', 'a')) or X", "(X, torch.save(X, 'mark'))[0]",
+    "subprocess and X", "open('mark', 'w') and X", "print('x', file=open('mark', 'a')) or X",
+    "(X, torch.save(X, 'mark'))[0]",
     "(X + torch.zeros(1, requires_grad=True)).sum().backward() or X",
 ]  # fmt: skip
 

@@ -154,10 +154,11 @@ def test_the_lines_that_convert_a_pickle_file_work(copied, shards):
 
 
 def test_the_lines_that_convert_a_pickle_file_can_be_copied_from_the_terminal(copied, capsys):
-    """They stand at the margin: indented, Python would refuse them. A trainer's file nests the weights."""
+    """They stand at the margin: indented, Python would refuse them. A trainer's file nests and prefixes the weights."""
     from safetensors.torch import load_file
 
-    torch.save({"state_dict": load_file(copied / "model.safetensors"), "epoch": 3}, copied / "pytorch_model.bin")
+    weights = {f"module.{name}": tensor for name, tensor in load_file(copied / "model.safetensors").items()}
+    torch.save({"state_dict": weights, "epoch": 3}, copied / "pytorch_model.bin")
     (copied / "model.safetensors").unlink()
     assert run(["import", str(copied)]) == 4
     lines = capsys.readouterr().err.splitlines()

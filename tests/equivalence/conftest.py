@@ -330,6 +330,9 @@ CASES: dict[str, dict[str, tuple[str, str, dict[str, Any]]]] = {
             | {"norm_bias": True, "attention_bias": True, "mlp_bias": True, "classifier_bias": True}
             | {"layer_types": ["sliding_attention", "full_attention", "sliding_attention"]},
         ),
+        "t5-encoder": ("T5EncoderModel", "T5Config", SMALL_T5),
+        "t5-encoder-gated": ("T5EncoderModel", "T5Config", SMALL_T5 | {"feed_forward_proj": "gated-silu"}),
+        "mt5-encoder": ("MT5EncoderModel", "MT5Config", SMALL_T5 | {"feed_forward_proj": "gated-gelu"}),
     },
     "translator": {
         "marian": ("MarianMTModel", "MarianConfig", SMALL_MARIAN | {"activation_function": "swish"}),

@@ -147,6 +147,7 @@ from safetensors.torch import save_file
 folder = pathlib.Path({folder!r})
 parts = [torch.load(file, map_location="cpu", weights_only=True) for file in sorted(folder.glob({files!r}))]
 parts = [part.get("state_dict", part) for part in parts]
+parts = [{{name.removeprefix("module."): tensor for name, tensor in part.items()}} for part in parts]
 weights = {{name: tensor.clone().contiguous() for part in parts for name, tensor in part.items()}}
 save_file(weights, folder / "model.safetensors", metadata={{"format": "pt"}})"""
 

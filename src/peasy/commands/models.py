@@ -59,7 +59,7 @@ _CAPABILITIES = {
 _FAMILIES_BY_KIND = {
     "encoder": (
         "bert", "roberta", "xlm-roberta", "camembert", "roberta-prelayernorm", "distilbert", "mpnet", "electra",
-        "modernbert", "albert",
+        "modernbert", "albert", "t5-encoder", "mt5-encoder",
     ),
     "encoder-decoder": ("marian", "pegasus", "bart", "mbart", "m2m_100", "t5", "mt5"),
 }  # fmt: skip
@@ -189,6 +189,7 @@ def _read_entry(name: str, source: str, folder: Path, *modified: int) -> ModelEn
     except PeasyError as error:
         return ModelEntry(name, source, folder, error=error.message)
     model_type = str(config.get("kind") or config.get("model_type") or "unknown")[:40]
+    model_type += "-encoder" if "EncoderModel" in str(config.get("architectures")) else ""
     parameters = sum(tensors.info(tensor).numel for tensor in tensors)
     return ModelEntry(name, source, folder, model_type, parameters, tensors.nbytes)
 

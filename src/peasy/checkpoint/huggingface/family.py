@@ -24,7 +24,7 @@ class ModelFamily:
     that all its models share, by dotted path; `table`: the others. A model without an LM head is stored without the
     `prefix`. `ignored`: fields of config.json without effect. `has_custom_code`: published files also name code of
     their own, from the time before the family was part of transformers; it is not run. `aliases`: names of weights in
-    memory, where they differ from those in files.
+    memory, where they differ from those in files. `model_type`: in config.json; by default its name.
 
     A family supports a model if writing and reading its config gives the same config.
     """
@@ -39,6 +39,7 @@ class ModelFamily:
     ignored: str = ""
     has_custom_code: bool = False
     aliases: Mapping[str, str] = field(default_factory=dict)
+    model_type: str = ""
 
     @property
     def kind(self) -> str:

@@ -98,6 +98,10 @@ def detect_family(
         reason = next((f" {reason}" for field, reason in _UNSUPPORTED.items() if fields.get(field)), "")
         raise InvalidInput(f"{where}: the architecture {shown[:80]!r} is not supported.{reason}", hint=hint)
     family = FAMILIES[name]
+    if not architectures:
+        return family
+    same_type = (other for other in FAMILIES.values() if other.model_type == name)
+    family = next((other for other in same_type if architectures[0] in other.architectures), family)
     for architecture in architectures:
         if architecture not in family.architectures and not any_head:
             hint = f"Supported for {name}: {', '.join(family.architectures)}."
@@ -144,7 +148,12 @@ def write_hf_config(family: ModelFamily, config: ModelConfig) -> dict[str, objec
     """Convert peasy's config to a Hugging Face config of this family."""
     kind: dict[str, object] = {"is_encoder_decoder": True} if config.kind == "encoder-decoder" else {}
     settings = family.write_config(config)
-    return {"architectures": [family.architecture(config)], "model_type": family.name, **kind, **settings}
+    return {
+        "architectures": [family.architecture(config)],
+        "model_type": family.model_type or family.name,
+        **kind,
+        **settings,
+    }
 
 
 def match_weights(

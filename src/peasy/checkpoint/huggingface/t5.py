@@ -1,6 +1,8 @@
-"""T5, T5 1.1 and mT5: relative position bias, pre-norm RMSNorm, unscaled attention scores."""
+"""T5, T5 1.1 and mT5, whole or the encoder alone: relative position bias, pre-norm RMSNorm, unscaled scores."""
 
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from peasy.checkpoint.huggingface.config_fields import (
     FROM_HF_ACTIVATION,
@@ -11,13 +13,11 @@ from peasy.checkpoint.huggingface.config_fields import (
 from peasy.checkpoint.huggingface.config_table import Custom, Field, Settings, TokenIdFields
 from peasy.checkpoint.huggingface.family import ModelFamily
 from peasy.checkpoint.huggingface.weight_map import WeightMap, WeightRule, module_rules
-from peasy.models.config import EncoderDecoderConfig
+from peasy.models.config import EncoderConfig, EncoderDecoderConfig
 from peasy.nn import config as nn_config
 
-_BOTH = "encoder.{0} decoder.{0}"
 
-
-def _read_mlp(fields: ConfigFields, weights: WeightNames, settings: Settings) -> None:
+def _read_mlp(fields: ConfigFields, weights: WeightNames, settings: Settings, *, stacks: tuple[str, ...]) -> None:
     known = {f"{gate}{name}": name for gate in ("", "gated-") for name in FROM_HF_ACTIVATION}
     known["gated-gelu"] = "gelu_new"  # transformers does the same, for compatibility with old files
     activation = fields.choice("feed_forward_proj", known, "relu")
@@ -25,13 +25,12 @@ def _read_mlp(fields: ConfigFields, weights: WeightNames, settings: Settings) ->
     fields.require_value("is_gated_act", gated, reason="This contradicts feed_forward_proj.")
     fields.require_value("dense_act_fn", activation, reason="This contradicts feed_forward_proj.")
     mlp = {"kind": "gated" if gated else "mlp", "activation": FROM_HF_ACTIVATION[activation], "bias": False}
-    for side in ("encoder", "decoder"):
-        settings |= {f"{side}.feedforward.{name}": value for name, value in mlp.items()}
+    settings |= {f"{stack}.feedforward.{name}": value for stack in stacks for name, value in mlp.items()}
 
 
-def _write_mlp(settings: Settings) -> dict[str, object]:
-    gated = settings["encoder.feedforward.kind"] == "gated"
-    activation = TO_HF_ACTIVATION[settings["encoder.feedforward.activation"]]
+def _write_mlp(settings: Settings, *, stacks: tuple[str, ...]) -> dict[str, object]:
+    gated = settings[f"{stacks[0]}.feedforward.kind"] == "gated"
+    activation = TO_HF_ACTIVATION[settings[f"{stacks[0]}.feedforward.activation"]]
     gate = "gated-gelu" if activation == "gelu_new" else f"gated-{activation}"
     return {"feed_forward_proj": gate if gated else activation, "dense_act_fn": activation, "is_gated_act": gated}
 
@@ -52,9 +51,10 @@ def _write_head(settings: Settings, *, may_scale: bool) -> dict[str, object]:
     return {"tie_word_embeddings": scaled, **({"scale_decoder_outputs": scaled} if may_scale else {})}
 
 
-def _weight_map(config: EncoderDecoderConfig) -> WeightMap:
+def _weight_map(config: EncoderDecoderConfig | EncoderConfig) -> WeightMap:
     """Return the weight map: each block is a list of sublayers, two in the encoder and three in the decoder."""
-    gated = isinstance(config.encoder.feedforward, nn_config.GatedMLPConfig)
+    stack = config.stack if isinstance(config, EncoderConfig) else config.encoder
+    gated = isinstance(stack.feedforward, nn_config.GatedMLPConfig)
     embedding = "shared.weight"
     return WeightMap(
         rules=(
@@ -91,38 +91,51 @@ def _block_rules(side: str, attentions: tuple[str, ...], gated: bool) -> tuple[W
     )
 
 
-_SETTINGS = {"kind": "encoder-decoder", "position.kind": "relative"} | {
-    f"{side}.{name}": value
-    for side in ("encoder", "decoder")
-    for name, value in {
-        "attention.bias": False, "attention.output_bias": False, "attention.scale": 1.0, "norm.kind": "rms"
-    }.items()
-}  # fmt: skip
-FAMILIES = tuple(
-    ModelFamily(
-        name,
-        (f"{name.upper()}ForConditionalGeneration", *(["T5WithLMHeadModel"] if name == "t5" else [])),
-        _SETTINGS,
+def _family(name: str, architectures: tuple[str, ...], kind: str = "encoder-decoder") -> ModelFamily:
+    """Return the family of whole models, or of encoders alone, with the same fields."""
+    is_whole = kind == "encoder-decoder"
+    stacks = ("encoder", "decoder") if is_whole else ("stack",)
+    fixed = {"attention.bias": False, "attention.output_bias": False, "attention.scale": 1.0, "norm.kind": "rms"}
+
+    def field(name: str, path: str, reader: Callable[..., object] = ConfigFields.integer, **options: Any) -> Field:
+        return Field(name, " ".join(f"{stack}.{path}" for stack in stacks), reader, **options)
+
+    decoder_parts = (
+        Field(
+            "num_decoder_layers", "decoder.num_layers", ConfigFields.num_layers,
+            lambda settings: settings["encoder.num_layers"],
+        ),
+        Custom(partial(_read_head, may_scale=name == "t5"), partial(_write_head, may_scale=name == "t5")),
+    )  # fmt: skip
+    return ModelFamily(
+        name if is_whole else f"{name}-encoder",
+        architectures,
+        {"kind": kind, "position.kind": "relative"}
+        | {f"{stack}.{setting}": value for stack in stacks for setting, value in fixed.items()},
         (
             *(Field(field, field) for field in ("vocab_size", "d_model")),
-            Field("d_kv", _BOTH.format("attention.d_head")),
-            Field("d_ff", _BOTH.format("feedforward.d_ff")),
-            Field("num_layers", "encoder.num_layers", ConfigFields.num_layers),
-            Field(
-                "num_decoder_layers", "decoder.num_layers", ConfigFields.num_layers,
-                lambda settings: settings["encoder.num_layers"],
-            ),
-            Field("num_heads", _BOTH.format("attention.num_heads")),
+            field("d_kv", "attention.d_head"),
+            field("d_ff", "feedforward.d_ff"),
+            Field("num_layers", f"{stacks[0]}.num_layers", ConfigFields.num_layers),
+            field("num_heads", "attention.num_heads"),
             Field("relative_attention_num_buckets", "position.num_buckets", default=32, null=32),
             Field("relative_attention_max_distance", "position.max_distance", default=128, null=128),
-            Field("layer_norm_epsilon", _BOTH.format("norm.eps"), ConfigFields.number, 1e-6),
-            Custom(_read_mlp, _write_mlp),
-            Custom(partial(_read_head, may_scale=name == "t5"), partial(_write_head, may_scale=name == "t5")),
+            field("layer_norm_epsilon", "norm.eps", ConfigFields.number, default=1e-6),
+            Custom(partial(_read_mlp, stacks=stacks), partial(_write_mlp, stacks=stacks)),
             Field("dropout_rate", "dropout", ConfigFields.probability, 0.1),
+            *(decoder_parts if is_whole else ()),
         ),
         _weight_map,
+        model_type=name,
         special_tokens=TokenIdFields("pad_token_id"),
-        ignored="n_positions is_decoder",
+        ignored="n_positions is_decoder" + ("" if is_whole else f" num_decoder_layers {_OF_HEADS}"),
     )
-    for name in ("t5", "mt5")
-)  # fmt: skip
+
+
+_OF_HEADS = "tie_word_embeddings scale_decoder_outputs"
+FAMILIES = (
+    _family("t5", ("T5ForConditionalGeneration", "T5WithLMHeadModel")),
+    _family("mt5", ("MT5ForConditionalGeneration",)),
+    _family("t5", ("T5EncoderModel",), "encoder"),
+    _family("mt5", ("MT5EncoderModel",), "encoder"),
+)

@@ -261,7 +261,7 @@ def test_summary_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_unsupported_packings_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     model = make(DECODERS["learned"])
-    with pytest.raises(InvalidInput, match='no packing "int9"') as caught:
+    with pytest.raises(InvalidInput, match='no weight format "int9"') as caught:
         pack(model, "int9")  # type: ignore[arg-type]
     assert caught.value.hint == "Did you mean int8?"
     with pytest.raises(InvalidInput, match="cannot be batch-invariant"):

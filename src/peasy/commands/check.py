@@ -15,7 +15,7 @@ from peasy.worked.checking.difference import TableDifference, compare_notes
 from peasy.worked.example import Example, read_example
 from peasy.worked.tables import CHECKED_SUFFIXES, Notes, read_notes
 
-NotesSource = str | Path | Notes | Example | Mapping[str, object]
+_NotesSource = str | Path | Notes | Example | Mapping[str, object]
 
 _MAX_FILES = 2_000
 """Maximum number of files of one check."""
@@ -152,7 +152,7 @@ class DifferenceResult(Result):
         return {"passed": self.passed, "verdict": self.verdict, **files, "tables": tables}
 
 
-def check(notes: NotesSource) -> CheckResult:
+def check(notes: _NotesSource) -> CheckResult:
     """Recompute every table in hand-worked notes, as far as the given values allow.
 
     `notes` may also be an example with `written` tables.
@@ -188,7 +188,7 @@ def check_files(files: Sequence[str | Path]) -> CheckFilesResult:
     return CheckFilesResult(tuple(results), tuple(failures))
 
 
-def compare(notes: NotesSource, expected: NotesSource) -> DifferenceResult:
+def compare(notes: _NotesSource, expected: _NotesSource) -> DifferenceResult:
     """Find what turns the tables of `notes` into those of `expected`: scale, mask, softmax axis, a transposed matrix.
 
     Args:
@@ -199,7 +199,7 @@ def compare(notes: NotesSource, expected: NotesSource) -> DifferenceResult:
     return DifferenceResult(mine.title, theirs.title, tuple(compare_notes(mine.parts, theirs.parts)))
 
 
-def _read(notes: NotesSource) -> Notes:
+def _read(notes: _NotesSource) -> Notes:
     if isinstance(notes, Mapping):
         notes = read_example(notes)
     if isinstance(notes, Example):

@@ -23,7 +23,7 @@ from peasy.views.document import Curves, Document, DocumentPart, Paragraph, Tabl
 if TYPE_CHECKING:
     from peasy.training.event import Event
 
-OnTrainingEvent = Callable[[str, "Event"], None]
+_OnTrainingEvent = Callable[[str, "Event"], None]
 """Called with the kind in training and its training event."""
 
 _LOWER_IS_BETTER = ("bits per byte", "loss")
@@ -105,7 +105,7 @@ def compare(
     config: str | Path | None = None,
     settings: Mapping[str, object] | None = None,
     max_samples: int | None = 500,
-    on_event: OnTrainingEvent | None = None,
+    on_event: _OnTrainingEvent | None = None,
 ) -> CompareResult:
     """Train several kinds on the same data, with the same budget and seed, and evaluate them alike.
 

@@ -38,7 +38,7 @@ from peasy.views.document import Document, Table, capitalized_note, short_title
 
 MAX_MAP = 64
 """Cells along each side of a head's map; longer texts are pooled by their largest weight."""
-STRIP = 16
+_STRIP = 16
 """Numbers shown of a vector: its first ones."""
 _MAX_STORY_HEADS = 24
 """Heads that are ablated one by one to find the one that matters most; fewer where that would take seconds."""
@@ -296,7 +296,7 @@ def _norms(array: torch.Tensor) -> tuple[float, ...]:
 
 
 def _strips(array: torch.Tensor) -> tuple[tuple[float, ...], ...]:
-    return tuple(tuple(row) for row in array[:, :STRIP].float().tolist())
+    return tuple(tuple(row) for row in array[:, :_STRIP].float().tolist())
 
 
 def _head_maps(info: AttentionInfo, activations: Iterable[Activation]) -> HeadMaps | None:

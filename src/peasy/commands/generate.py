@@ -5,14 +5,14 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Unpack, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Unpack, cast
 
 from annotated_types import Ge
 
 from peasy.checkpoint.hub import Confirm
 from peasy.commands.load import LoadedModel, load
 from peasy.commands.result import JsonDict, Result
-from peasy.errors import InvalidInput, lookup
+from peasy.errors import InvalidInput
 from peasy.generation.sampling_params import LongPrompt, SamplingOptions, SamplingParams, WeightFormat
 from peasy.parameters import Record
 from peasy.views.document import CacheFigure, Cell, Document, DocumentPart, Heading, Paragraph, Table, short_title
@@ -386,7 +386,6 @@ def pack_weights(loaded: LoadedModel, weights: str) -> tuple["Model", str]:
 
     Only Transformers on CPU are packed; other models run unchanged.
     """
-    lookup(weights, dict.fromkeys(get_args(WeightFormat)), "weight format")
     if loaded.model.config.kind not in ("decoder", "encoder-decoder") or loaded.model.device.type != "cpu":
         if weights not in ("auto", "float32"):
             message = f"{loaded.name} cannot use {weights} weights: only Transformers on CPU can be packed."
@@ -395,7 +394,7 @@ def pack_weights(loaded: LoadedModel, weights: str) -> tuple["Model", str]:
     from peasy.generation.packed import pack, packing_of
 
     if weights not in loaded.packed_models:
-        loaded.packed_models[weights] = pack(loaded.model, weights)  # type: ignore[arg-type]  # checked above
+        loaded.packed_models[weights] = pack(loaded.model, weights)  # type: ignore[arg-type]  # pack checks it
     packing = packing_of(loaded.packed_models[weights])
     assert packing is not None
     return loaded.packed_models[weights], f"{packing.kind} weights"

@@ -26,7 +26,7 @@ from peasy.nn.stack import Stack
 from peasy.nn.tap import Activation, Tap
 from peasy.worked.example import Example, read_example
 
-StackName = Literal["encoder", "decoder"]
+_StackName = Literal["encoder", "decoder"]
 
 _MAX_TOKENS = 64
 """Maximum number of tokens: every number is listed."""
@@ -42,7 +42,7 @@ _LAYER_NOTE = (
 
 
 def model_example(
-    model: ModelSource, text: str, layer: int, head: int | None = None, stack: StackName | None = None
+    model: ModelSource, text: str, layer: int, head: int | None = None, stack: _StackName | None = None
 ) -> Example:
     """Return a layer of a Transformer for a text as an example, or the self-attention of one of its heads."""
     loaded = load(model)
@@ -77,7 +77,7 @@ def layer_example(
     )
 
 
-def find_stack(model: Model, name: StackName | None = None) -> Stack:
+def find_stack(model: Model, name: _StackName | None = None) -> Stack:
     """Return a stack of Transformer blocks by name, the default one without; raise if the model has none of it."""
     stacks = {module.name: module for module in model.modules() if isinstance(module, Stack)}
     wanted = name or default_stack(model)

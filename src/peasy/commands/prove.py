@@ -33,7 +33,7 @@ _RANDOM_LENGTHS = (17, 9, 1)
 
 _FILE_AND_NAME = re.compile(r"(?P<file>.+\.(?:py|ipynb))(?::(?P<name>[\w.]*))?", re.DOTALL)
 _MODULE_AND_NAME = re.compile(r"(?P<module>[A-Za-z_][\w.]*):(?P<name>[A-Za-z_][\w.]*)")
-RIGHTS = "The code runs with your rights: examine only code that you would run yourself."
+_RIGHTS = "The code runs with your rights: examine only code that you would run yourself."
 _Announce = Callable[[str], None]
 
 
@@ -232,7 +232,7 @@ def _diagnose_code(
     request = _with_name(request)
     if announce is not None:
         examples = "" if request.call else "If no guess runs, calls in its project's tests and READMEs are tried. "
-        announce(f"Running {request.where} in a separate process with limits: {limits.summary()}. {examples}{RIGHTS}")
+        announce(f"Running {request.where} in a separate process with limits: {limits.summary()}. {examples}{_RIGHTS}")
     return DoctorResult(examine_in_child(request, limits))
 
 
@@ -271,7 +271,7 @@ def _diagnose_folder(
     if not found:
         raise NotFound(f"Nothing in {folder} looks like attention.", hint="Give a file: peasy prove file.py:name")
     if announce is not None:
-        announce(f"Running {len(found)} functions and classes of {folder} in separate processes. {RIGHTS}")
+        announce(f"Running {len(found)} functions and classes of {folder} in separate processes. {_RIGHTS}")
     diagnoses = []
     for number, (file, name) in enumerate(found):
         if progress is not None:

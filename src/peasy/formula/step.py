@@ -30,7 +30,7 @@ D_VALUE = "d_value"
 D_CONCAT = "d_concat"
 D_OUTPUT = "d_output"
 
-LEADING: dict[int, tuple[str, ...]] = {0: (), 1: (BATCH,), 2: (BATCH, HEAD)}
+_LEADING: dict[int, tuple[str, ...]] = {0: (), 1: (BATCH,), 2: (BATCH, HEAD)}
 """Leading axes before those of a step, by their number."""
 
 
@@ -45,7 +45,7 @@ class FormulaStep:
 
     def axes_of(self, array: Array) -> tuple[str, ...]:
         """Return the names of all axes of `array`, including leading ones."""
-        return LEADING[array.ndim - len(self.axes)] + self.axes
+        return _LEADING[array.ndim - len(self.axes)] + self.axes
 
 
 StepArrays = tuple[tuple[FormulaStep, Array], ...]

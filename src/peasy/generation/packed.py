@@ -129,8 +129,8 @@ class _PackingPlan:
 
 def _choose_packing(model: Model, kind: str, deterministic: bool | None, kernel: bool | None) -> _PackingPlan:
     if kind not in (known := get_args(WeightFormat)):
-        hint = did_you_mean(kind, known) or f"Choose from {', '.join(known)}."
-        raise InvalidInput(f'There is no packing "{kind}".', hint=hint)
+        hint = did_you_mean(kind, known) or f"Known: {', '.join(known)}."
+        raise InvalidInput(f'There is no weight format "{kind}".', hint=hint)
     why = "requested"
     if kind == "auto":
         use_bfloat16 = HAS_BFLOAT16 and deterministic is not True

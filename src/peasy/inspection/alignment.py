@@ -9,7 +9,7 @@ from peasy.inspection.results import Alignment, AlignmentScore, Array, Attention
 from peasy.inspection.words import merge_words
 from peasy.nn.module_path import ModulePath
 
-GoldPairs = Sequence[tuple[int, int]]
+_GoldPairs = Sequence[tuple[int, int]]
 """(source word, target word), both counted from 0, without spaces and special tokens."""
 
 
@@ -32,7 +32,7 @@ def parse_gold_pairs(text: str) -> tuple[tuple[int, int], ...]:
 def align(
     record: AttentionRecord,
     target: Tokens,
-    gold: GoldPairs = (),
+    gold: _GoldPairs = (),
     *,
     path: ModulePath | None = None,
     head: int | None = None,

@@ -12,7 +12,7 @@ from peasy.formula.attention import attend
 from peasy.nn.functional import HAS_BFLOAT16
 from peasy.nn.kv_cache import ForwardOnlyState
 
-HiddenState = tuple[Tensor, ...]
+_HiddenState = tuple[Tensor, ...]
 """(hidden,) of a GRU or (hidden, cell) of an LSTM, each `[layer, batch, width]`."""
 
 
@@ -20,7 +20,7 @@ HiddenState = tuple[Tensor, ...]
 class RecurrentState(ForwardOnlyState):
     """Decoding state of a recurrent model: hidden state, and for a translator the encoder output it attends to."""
 
-    hidden_state: HiddenState | None = None
+    hidden_state: _HiddenState | None = None
     length: int = 0
     encoder_output: Tensor | None = None
     encoder_padding_mask: Tensor | None = None
@@ -38,8 +38,8 @@ class Recurrent(nn.Module):
         self.cell = cell_class(d_input, d_state, layers, **options)
 
     def forward(
-        self, x: Tensor, state: HiddenState | None = None, padding_mask: Tensor | None = None
-    ) -> tuple[Tensor, HiddenState]:
+        self, x: Tensor, state: _HiddenState | None = None, padding_mask: Tensor | None = None
+    ) -> tuple[Tensor, _HiddenState]:
         """Return the top layer's outputs and the state after the last token that is not padding."""
         if padding_mask is None:
             outputs, new_state = self._run_cell(x, state)
@@ -57,7 +57,7 @@ class Recurrent(nn.Module):
         pairs = zip(_from_torch_state(new_state), old_state, strict=True)
         return restored, tuple(torch.where(not_empty, new, old) for new, old in pairs)
 
-    def _run_cell(self, x: Any, state: HiddenState | None) -> tuple[Any, Any]:
+    def _run_cell(self, x: Any, state: _HiddenState | None) -> tuple[Any, Any]:
         """Run the cell; without bfloat16 instructions in float32, as oneDNN has no bfloat16 LSTM for such a CPU."""
         if not torch.is_autocast_enabled("cpu") or HAS_BFLOAT16:
             return self.cell(x, _to_torch_state(state))
@@ -74,11 +74,11 @@ class Recurrent(nn.Module):
         return f"{type(cell).__name__}, {layers} of width {cell.hidden_size}{direction}"
 
 
-def _to_torch_state(state: HiddenState | None) -> Any:
+def _to_torch_state(state: _HiddenState | None) -> Any:
     return None if state is None else state[0] if len(state) == 1 else state
 
 
-def _from_torch_state(state: Any) -> HiddenState:
+def _from_torch_state(state: Any) -> _HiddenState:
     return state if isinstance(state, tuple) else (state,)
 
 

@@ -6,8 +6,8 @@ from xml.etree import ElementTree
 from peasy.verification.verdict import CAUTION, FAILS, NOT_APPLICABLE, Diagnosis, ImplementationFinding, Proof
 from peasy.views.document import Document, DocumentPart, Heading, Paragraph, Table
 
-VERDICT_LABELS = {"holds": "✓ holds", "fails": "✗ fails", NOT_APPLICABLE: "· not applicable"}
-DIVERGENCE_METRICS = {
+_VERDICT_LABELS = {"holds": "✓ holds", "fails": "✗ fails", NOT_APPLICABLE: "· not applicable"}
+_DIVERGENCE_METRICS = {
     "rms_error": "RMS error", "max_error": "max error", "mean_error": "mean error", "kl": "mean KL",
     "top-1": "same top token",
 }  # fmt: skip
@@ -17,7 +17,7 @@ def proof_document(proof: Proof) -> Document:
     """Document with all equalities, failures with their position, divergences, and what did not apply."""
     texts = "1 text" if proof.num_sequences == 1 else f"{proof.num_sequences} texts"
     rows = tuple(
-        (one.name, VERDICT_LABELS[one.verdict], _format_distance(one.distance), _format_distance(one.tolerance))
+        (one.name, _VERDICT_LABELS[one.verdict], _format_distance(one.distance), _format_distance(one.tolerance))
         for one in proof.equalities
     )
     parts: list[DocumentPart] = [
@@ -37,9 +37,9 @@ def proof_document(proof: Proof) -> Document:
     if packed:
         divergences = []
         for one in packed:
-            values = {name: _format_distance(one.metrics[name]) for name in DIVERGENCE_METRICS}
+            values = {name: _format_distance(one.metrics[name]) for name in _DIVERGENCE_METRICS}
             divergences.append((one.name, *(values | {"top-1": f"{one.metrics['top-1']:.1%}"}).values()))
-        table = Table(("weights", *DIVERGENCE_METRICS.values()), tuple(divergences))
+        table = Table(("weights", *_DIVERGENCE_METRICS.values()), tuple(divergences))
         parts += [Heading("Divergence of packed weights"), table]
     absent = tuple((one.name, one.reason) for one in proof.equalities if one.verdict == NOT_APPLICABLE)
     if absent:

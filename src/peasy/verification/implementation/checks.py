@@ -1,25 +1,34 @@
 """Further calls after the first: other lengths, grouped heads, the causal flag, fully masked rows, a KV cache."""
 
+import contextlib
+import copy
 import inspect
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from peasy.verification.implementation.arguments import seeded_array, source_of
+from peasy.verification.implementation.arguments import (
+    ROTARY_ROLES,
+    constructor_attempts,
+    seeded_array,
+    source_of,
+)
+from peasy.verification.implementation.call_text import call_of
 from peasy.verification.implementation.core import Array, find_cores
 from peasy.verification.implementation.creation import is_module
 from peasy.verification.implementation.forms import Attempt
 from peasy.verification.implementation.judge import judge
-from peasy.verification.implementation.judgement import Context, Judgement, place_of
+from peasy.verification.implementation.judgement import Context, Judgement, parameters_around, place_of
 from peasy.verification.implementation.masks import builder_place, judge_pattern, mask_place
-from peasy.verification.implementation.names import projection_role, role_of
+from peasy.verification.implementation.names import is_unspecific, projection_role, role_of
 from peasy.verification.implementation.reading import Reading, read_cores
 from peasy.verification.implementation.repeated_call import RepeatedCall, quiet
 from peasy.verification.implementation.sources import idle_weights
-from peasy.verification.implementation.trace import PRODUCTS, leaves
+from peasy.verification.implementation.trace import PRODUCTS, leaves, to_float
 
 _PREFIX = 3
 TILED = "query heads that share a key head are not neighbours (tiled)"
@@ -106,8 +115,8 @@ def check_groups(attempt: Attempt, reading: Reading, context: Context, found: Ju
     return f"{attempt.sizes.heads // 2} key/value heads"
 
 
-def check_causal_flag(attempt: Attempt, found: Judgement, seed: int) -> str:
-    """Call with the causal flag set; return what was tried."""
+def check_causal_flag(attempt: Attempt, context: Context, found: Judgement, seed: int) -> str:
+    """Call with the causal flag set, and judge it; return what was tried."""
     code = attempt.module.forward if is_module(attempt.module) else attempt.module
     for name in attempt.flag_names:
         subject = _changed(attempt.subject, attempt.subject.inputs, {name: True})
@@ -115,17 +124,21 @@ def check_causal_flag(attempt: Attempt, found: Judgement, seed: int) -> str:
         if reading is None or not reading.attended:
             continue
         inner = Judgement()
+        judge(subject, reading, context, inner)
         kind = judge_pattern(subject, reading, True, inner)
+        inner.compared = 0  # the first call was compared
         if kind == "causal":
             found.convention(f"{name}=True is causal")
             longer = _with_more_keys(attempt, reading, seed, {name: True})
             if longer is not None and (other := _read(longer, seed)) is not None and other.attended:
                 _check_alignment(longer, other, found)
         masks = "|".join(map(re.escape, attempt.mask_names))
-        if masks and (name == "is_causal" or re.search(rf"\b{name} and\b.*\b({masks})\b", source_of(code))):
-            found.cautions |= inner.mistakes if name == "is_causal" else {}  # as in torch: the mask decides
-            inner.mistakes.clear()
+        waits = name == "is_causal" or re.search(rf"\b{name} and\b.*\b({masks})\b", source_of(code))
+        if masks and waits and "named causal but not causal" in inner.mistakes:
+            found.convention(f"{name}=True hides nothing without a mask")
+            del inner.mistakes["named causal but not causal"]
         found.take(inner)
+        found.unknown += [f"With {name}=True: {text}" for text in inner.unknown]
         return "the causal flag"
     return ""
 
@@ -158,7 +171,8 @@ def check_output_projection(attempt: Attempt, reading: Reading, found: Judgement
     projected = any(trace.ops[index].name in PRODUCTS for index in after - {reading.core.context.index})
     for name in idle_weights(reading, attempt.subject.weights):
         part, role = name.removesuffix(".weight").rpartition(".")[2].lower(), projection_role([name])
-        if role == "output" or part == "proj":
+        named = len(re.findall(rf"\bself\.{re.escape(part)}\b", source_of(type(attempt.module))))
+        if role == "output" or (is_unspecific(part) and named == 1):  # the constructor alone names it
             found.mistake("output projection not used")
         elif role == "" and not projected and attempt.subject.weights[name] == (attempt.sizes.d_model,) * 2:
             found.not_understood(f"{name} has no effect, and nothing follows the heads: an output projection?")
@@ -196,17 +210,22 @@ def check_cache(attempt: Attempt, reading: Reading, found: Judgement, seed: int)
 def _second_chunks(attempt: Attempt, roles: Mapping[str, str], axis: int, prefix: int) -> Iterator[RepeatedCall]:
     """Yield the call of the second chunk for every way to pass the cache."""
     subject = attempt.subject
+    size = next(iter(subject.inputs.values())).shape[axis]
     parts = [
         {name: np.take(array, indices, axis=axis) for name, array in subject.inputs.items()}
-        for indices in (range(prefix), range(prefix, next(iter(subject.inputs.values())).shape[axis]))
+        for indices in (range(prefix), range(prefix, size))
     ]
     offset = {roles["offset"]: prefix} if "offset" in roles else {}
+    tables = {role: name for role, name in roles.items() if role in (*ROTARY_ROLES, "position_ids")}
+    own = {name: subject.constants[name] for name in tables.values() if subject.constants.get(name) is not None}
+    offset |= {name: _rows_of(table, size, slice(prefix, None)) for name, table in own.items()}
+    start = {name: _rows_of(table, size, slice(0, prefix)) for name, table in own.items()}
     if {"past_key", "past_value"} <= set(roles):
         by_role = {role: name for name, role in attempt.roles.items()}
         past = {roles[f"past_{part}"]: parts[0][by_role[part]] for part in ("key", "value") if part in by_role}
         yield _changed(subject, parts[1], {name: subject.as_argument(value) for name, value in past.items()} | offset)
         return
-    first = _changed(subject, parts[0], {roles["use_cache"]: True} if "use_cache" in roles else {})
+    first = _changed(subject, parts[0], start | ({roles["use_cache"]: True} if "use_cache" in roles else {}))
     try:
         with quiet():
             import torch
@@ -219,10 +238,47 @@ def _second_chunks(attempt: Attempt, roles: Mapping[str, str], axis: int, prefix
         yield _changed(subject, parts[1], offset)
         return
     extra = list(result[1:]) if isinstance(result, tuple | list) else []
-    for cache in extra:
-        if len(list(leaves(cache))):
-            more = {roles["use_cache"]: True} if "use_cache" in roles else {}
-            yield _changed(subject, parts[1], {roles["cache"]: cache, **offset, **more})
+    made = [cache for cache in extra if len(list(leaves(cache)))]
+    for cache in made or _filled_caches(attempt, first, roles["cache"]):
+        more = {roles["use_cache"]: True} if "use_cache" in roles else {}
+        second = _changed(subject, parts[1], {**offset, **more})
+        second.constants.pop(roles["cache"], None)
+        yield replace(second, run=partial(_run_with_cache, second.run, roles["cache"], cache))
+
+
+def _rows_of(table: Any, size: int, rows: slice) -> Any:
+    """Return the rows of some tokens of a table of positions: the first axis with the number of tokens."""
+    if isinstance(table, tuple):
+        return tuple(_rows_of(each, size, rows) for each in table)
+    axis = next((axis for axis, length in enumerate(table.shape) if length == size), None)
+    return table if axis is None else table[(slice(None),) * axis + (rows,)]
+
+
+def _run_with_cache(run: Callable[[Mapping[str, Any]], Any], name: str, cache: Any, values: Mapping[str, Any]) -> Any:
+    """Call with a copy of the cache: a cache that is an object grows with each call."""
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    with _disable_current_modes():
+        fresh = copy.deepcopy(cache)
+    return run({**values, name: fresh})
+
+
+def _filled_caches(attempt: Attempt, first: RepeatedCall, name: str) -> Iterator[Any]:
+    """Yield objects of the cache classes that the code knows, after the first chunk was written to them."""
+    function = getattr(call_of(attempt.module), "__func__", attempt.module)
+    for value in list(getattr(function, "__globals__", {}).values()):
+        if not inspect.isclass(value) or "cache" not in value.__name__.lower():
+            continue
+        with contextlib.suppress(Exception), quiet():
+            import torch
+
+            cache = value(**next(constructor_attempts(value, attempt.sizes)))
+            before = [to_float(leaf).copy() for leaf in leaves(cache)]
+            with torch.no_grad():
+                first.run({**first.tensors(first.inputs), **first.constants, name: cache})
+            after = [to_float(leaf) for leaf in leaves(cache)]
+            if len(after) > len(before) or not all(map(np.array_equal, before, after)):
+                yield cache
 
 
 def _name_cache_mistake(second: RepeatedCall, whole: Reading, has_cache: bool, found: Judgement, seed: int) -> None:
@@ -248,7 +304,8 @@ def _name_cache_mistake(second: RepeatedCall, whole: Reading, has_cache: bool, f
         tables = [op for op in trace.ancestors(core.scores.index) if op.place and not op.roots
                   and queries in tuple(op.outputs[0].shape)]  # fmt: skip
         first = min(tables, key=lambda op: op.index, default=None)  # made of no input: the positions
-        found.mistake("positions not shifted with the cache", place_of(first))
+        given = first is not None and first.callers and "offset" in map(role_of, parameters_around(first.place))
+        found.mistake("positions not shifted with the cache", first.callers[0] if first and given else place_of(first))
         return
     found.not_understood("With its cache it gives other numbers than in one call.")
 
@@ -263,9 +320,8 @@ def rotary_is_relative(subject: RepeatedCall, reading: Reading) -> bool:
     op = trace.ops[reading.core.scores.index]
     product = reading.core.gather(op, op.outputs[0])
     distance = reading.query_times[:, :, None] - reading.key_times[:, None, :]
-    for n in range(len(product)):
-        for each in np.unique(distance[n]):
-            values = product[n][distance[n] == each]
-            if np.ptp(values) > 1e-3 * max(1.0, float(np.abs(product).max())):
-                return False
-    return True
+    groups = np.arange(len(product))[:, None, None] * (np.ptp(distance) + 1) + distance - distance.min()
+    low, high = np.full(groups.max() + 1, np.inf), np.full(groups.max() + 1, -np.inf)
+    np.minimum.at(low, groups, product)
+    np.maximum.at(high, groups, product)
+    return bool(np.all(high - low <= 1e-3 * max(1.0, float(np.abs(product).max()))))

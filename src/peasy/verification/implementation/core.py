@@ -70,6 +70,15 @@ def is_activation(op: Op) -> bool:
     return any(root.startswith(INPUT) for root in op.roots)
 
 
+COPIES = ("repeat", "tile", "index", "index_select", "expand", "cat")
+
+
+def grows(op: Op) -> bool:
+    """Return whether a result has more numbers than each input."""
+    sizes = [int(np.prod(tuple(value.shape))) for value in (op.outputs[0], *op.values)]
+    return len(sizes) > 1 and sizes[0] > max(sizes[1:])
+
+
 def _operands(op: Op) -> tuple[tuple[int, int], tuple[int, int]]:
     return op.inputs[-2], op.inputs[-1]
 

@@ -4,7 +4,6 @@ import ast
 import inspect
 import re
 import textwrap
-import time
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -44,14 +43,15 @@ from peasy.verification.implementation.masks import (
     judge_weak_mask,
     mask_place,
     mask_trials,
+    repeating_place,
 )
 from peasy.verification.implementation.names import role_of
 from peasy.verification.implementation.reading import Reading, read_cores
 from peasy.verification.implementation.trace import NotRepeatable, Trace, to_float
 from peasy.verification.verdict import EQUAL, NOT_COMPARED, WRONG, Diagnosis
 
-_MAX_ATTEMPTS, _MAX_GUESSED, _MAX_SECONDS = 12, 3, 10.0
-"""Calls that are judged at most, if none of them can be compared, also with guessed settings; and their CPU seconds."""
+_MAX_ATTEMPTS, _MAX_GUESSED = 12, 3
+"""Calls that are judged at most, if none of them can be compared; and with guessed settings."""
 
 STRICT = False
 """Whether an error of the examination itself is raised, not reported as "not compared": for tests."""
@@ -86,7 +86,7 @@ def examine(target: Any, name: str = "", *, file: str = "", call: str | None = N
     given = None if expected is None else read_expected(expected)
     state = Examination(target, name, file or _file_of(target), call, scope, seed, notes=list(notes or ()))
     best: Diagnosis | None = None
-    axes, mixed, start = 0, 0, time.process_time()
+    axes, mixed = 0, 0
     for number, attempt in enumerate(islice(_attempts(state, SIZES[0]), _MAX_ATTEMPTS)):
         if given is not None:
             _explain_expected(state, attempt, *given)
@@ -100,7 +100,7 @@ def examine(target: Any, name: str = "", *, file: str = "", call: str | None = N
         if diagnosis.verdict != NOT_COMPARED:
             return _with_more_sizes(state, attempt, found)
         best = best or diagnosis
-        if (attempt.guessed and number >= _MAX_GUESSED) or time.process_time() > start + _MAX_SECONDS:
+        if attempt.guessed and number >= _MAX_GUESSED:
             break
     if best is not None:
         return best
@@ -197,7 +197,7 @@ def _more_calls(state: Examination, attempt: Attempt, reading: Reading, context:
     tried = [
         check_lengths(attempt, reading, context, found, state.seed),
         check_groups(attempt, reading, context, found, state.seed),
-        check_causal_flag(attempt, found, state.seed),
+        check_causal_flag(attempt, context, found, state.seed),
         check_cache(attempt, reading, found, state.seed),
     ]
     state.checks += [text for text in tried if text]
@@ -357,7 +357,7 @@ def _judge_masked_call(state: Examination, attempt: Attempt, trial: MaskTrial, f
     if trial.obeyed or set(inner.mistakes) - before:
         return
     if trial.other_sequence:
-        found.mistake("mask of another sequence", mask_place(reading))
+        found.mistake("mask of another sequence", repeating_place(reading))
     elif reading.replaced is not None and reading.replaced.any():
         judge_weak_mask(reading, found)
     elif not trial.changed and (inner.unknown or _waits_for_another_argument(attempt, trial, trace)):

@@ -118,6 +118,11 @@ def statement(place: Place | None) -> str:
     return "".join(ast.unparse(node) for node in _around(place, ast.stmt)[-1:])
 
 
+def parameters_around(place: Place | None) -> list[str]:
+    """Return the names of the parameters of the innermost function around a line."""
+    return [each.arg for node in _around(place, ast.FunctionDef)[-1:] for each in node.args.args]
+
+
 def _around(place: Place | None, kind: type[ast.AST]) -> list[Any]:
     """Return the statements of a kind around a line, the innermost last."""
     if place is None:
@@ -131,11 +136,22 @@ def _around(place: Place | None, kind: type[ast.AST]) -> list[Any]:
     return sorted(found, key=lambda node: node.lineno)
 
 
+def created_with(place: Place, names: list[str], files: list[str]) -> Place | None:
+    """Return the one line of some files that creates an object whose constructor keeps an argument used here."""
+    classes = _around(place, ast.ClassDef)[-1:]
+    kept = {f"self.{name}" for node in classes for name in re.findall(r"self\.(\w+) = \1\b", ast.unparse(node))}
+    made = [
+        Place(file, number) for file in dict.fromkeys(files) for number, line in enumerate(linecache.getlines(file), 1)
+        if kept & {*names} and re.search(rf"\b{classes[0].name}\(\w", line) and not line.lstrip().startswith("class ")
+    ]  # fmt: skip
+    return made[0] if len(made) == 1 else None
+
+
 def line_that_sets(place: Place | None, used: str, value: str) -> Place | None:
-    """Return the one line of a class, or of a file, that gives a name its value, if this line uses it; else None."""
+    """Return the one line of a class or function that gives a name its value, if this line uses it; else None."""
     for name in re.findall(used, place.code) if place else ():
         made, file = re.compile(rf"\s*{re.escape(name)}\s*=(?!=){value}"), place.file if place else ""
-        around = _around(place, ast.ClassDef) if name.startswith("self.") else []
+        around = _around(place, ast.ClassDef if name.startswith("self.") else ast.FunctionDef)
         start, end = (around[-1].lineno, around[-1].end_lineno or 0) if around else (1, len(linecache.getlines(file)))
         lines = [number for number in range(start, end + 1) if made.match(linecache.getline(file, number))]
         if len(lines) == 1:

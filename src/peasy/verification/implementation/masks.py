@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from peasy.verification.implementation.arguments import source_of
-from peasy.verification.implementation.core import Array, find_cores
+from peasy.verification.implementation.arguments import signature_of, source_of
+from peasy.verification.implementation.core import COPIES, Array, find_cores, grows
 from peasy.verification.implementation.judgement import Judgement, place_of
 from peasy.verification.implementation.loading import definitions
+from peasy.verification.implementation.names import role_of
 from peasy.verification.implementation.reading import Reading
 from peasy.verification.implementation.repeated_call import RepeatedCall
 from peasy.verification.implementation.trace import Op, Place, to_float
@@ -37,6 +38,15 @@ def mask_op(reading: Reading) -> Op | None:
 def mask_place(reading: Reading) -> Place | None:
     """Return the line that applies the mask."""
     return place_of(mask_op(reading))
+
+
+def repeating_place(reading: Reading) -> Place | None:
+    """Return the line that repeats a mask for the heads; the one that applies it, if none does."""
+    op, path = mask_op(reading), {each.index for each in reading.core.path}
+    sources = [source for source, _ in op.inputs if source not in path] if op is not None else []
+    made = [each for source in sources for each in reading.trace.ancestors(source)]
+    grown = [each for each in made if each.name in COPIES and each.place and grows(each)]
+    return max(grown, key=lambda each: each.index).place if grown else mask_place(reading)
 
 
 def builder_place(subject: RepeatedCall, reading: Reading) -> Place | None:
@@ -316,7 +326,14 @@ def _built_mask_meaning(target: Any, file: str, namespace: Mapping[str, Any]) ->
 
 
 def _causal_mask_of(function: Any) -> bool | None:
-    """Return whether a function of a number of tokens makes a causal mask in which 1 means "may attend"."""
+    """Return whether a function of a number of tokens makes a causal mask in which 1 means "may attend".
+
+    Only a function whose one required parameter is a size by its name, and that compares or cuts triangles, is called.
+    """
+    names = [p.name for p in signature_of(function) if p.default is p.empty] if inspect.isfunction(function) else []
+    sizes = [name for name in names if role_of(name, True) == "length" or name in ("size", "sz", "n", "length")]
+    if len(names) != 1 or not sizes or not re.search(r"\btri[lu]\b|\barange\b", source_of(function)):
+        return None
     ones = np.ones((5, 5))
     with contextlib.suppress(Exception):
         mask = to_float(function(5)).reshape(5, 5)
@@ -336,13 +353,8 @@ def time_mask(reading: Reading) -> Array | None:
     pattern = _mask_pattern(reading)
     if pattern is None or not reading.attended:
         return None
-    size_q, size_k = int(reading.query_times.max()) + 1, int(reading.key_times.max()) + 1
-    seen = np.full((size_q, size_k), -1)
-    for n, i, j in np.ndindex(*pattern.shape):
-        at = reading.query_times[n, i], reading.key_times[n, j]
-        if min(at) < 0:
-            continue
-        if seen[at] >= 0 and seen[at] != pattern[n, i, j]:
-            return None
-        seen[at] = pattern[n, i, j]
-    return None if (seen < 0).any() else seen.astype(bool)
+    at_q, at_k = np.broadcast_arrays(reading.query_times[:, :, None], reading.key_times[:, None, :])
+    known = (at_q >= 0) & (at_k >= 0)
+    seen = np.zeros((2, int(at_q.max()) + 1, int(at_k.max()) + 1), bool)
+    seen[pattern[known].astype(int), at_q[known], at_k[known]] = True
+    return seen[1] if np.all(seen[0] ^ seen[1]) else None

@@ -109,6 +109,11 @@ def projection_role(names: Iterable[str]) -> str:
     return roles.pop() if len(roles) == 1 else ""
 
 
+def is_unspecific(part: str) -> bool:
+    """Return whether the name of a layer says nothing about its part, as in `proj` or `fc`."""
+    return {*snake_case(part).split("_")} <= _IGNORED
+
+
 def _projection_role(name: str) -> str:
     parts = [part for part in name.split(".") if part not in ("weight", "bias") and not part.isdigit()]
     for part in reversed(parts):

@@ -1,6 +1,5 @@
 """Scale of the scores: right, a known mistake, learned, or published otherwise."""
 
-import linecache
 import re
 
 from peasy.verification.implementation.core import is_activation
@@ -8,8 +7,10 @@ from peasy.verification.implementation.judgement import (
     Context,
     Judgement,
     close_to,
+    created_with,
     heads_of,
     line_that_sets,
+    parameters_around,
     place_of,
     statement,
 )
@@ -61,16 +62,33 @@ def judge_scale(reading: Reading, context: Context, found: Judgement) -> None:
         found.not_understood(f"{_published_without_scale(reading)} The formula has 1/√d_k = {d_key**-0.5:.4g}.")
     elif name == "scale multiplied" and context.scale_argument:
         found.not_understood("Its caller chooses the scale, by an argument whose meaning is not known here.")
-    elif name == "no scale" and _says_unscaled(core.scores.place):
-        found.not_understood("The scores are not scaled, and the code says so.")
+    elif name == "no scale" and re.search(r"\bscale=1(\.0)?\b", statement(core.scores.place)):
+        found.not_understood("The scores are not scaled: its kernel is given a scale of 1.")
     elif name == "no scale" and context.why_unscaled:
         found.not_understood(f"It does not scale, but {context.why_unscaled}.")
     elif name == "?":
         found.not_understood(f"The scores are multiplied by {scale:.4g}; the formula has 1/√d_k = {d_key**-0.5:.4g}.")
     else:
-        chosen = r"[*/]=?\s*((?:self\.)?\w*(?:scal|sqrt|temper)\w*)(?![\w(.])"
-        made = None if name in ("scale multiplied", "scaled twice") else line_that_sets(place, chosen, r".*[\d.)]")
-        found.mistake(name, made or place)
+        found.mistake(name, _place_of_choice(reading, place, name))
+
+
+_CHOSEN = r"[*/]=?\s*((?:self\.)?\w*(?:scal|sqrt|temper)\w*)(?![\w(.])"
+
+
+def _place_of_choice(reading: Reading, place: Place | None, name: str) -> Place | None:
+    """Return the line that chooses a scale: of the constructor, or of the caller that gives it to a helper."""
+    ops = _scale_ops(reading)
+    used = [{*re.findall(_CHOSEN, op.place.code)} for op in ops if op.place]
+    if name in ("scale multiplied", "no scale") or (name == "scaled twice" and not set.intersection(*used)):
+        return place
+    made = line_that_sets(place, _CHOSEN, r".*[\d.)]")
+    if made is not None or place is None:
+        return made or place
+    callers = ops[-1].callers if ops else ()
+    given = re.findall(r"/.*?(self\.\w+|\b[a-z_]\w*)\b(?!\.?\w*\()", place.code)
+    if callers and {*given} & {*parameters_around(place)}:
+        return callers[0]
+    return created_with(place, given, [each.file for each in callers]) or place
 
 
 def _published_without_scale(reading: Reading) -> str:
@@ -86,13 +104,6 @@ def _published_without_scale(reading: Reading) -> str:
     if same and not reading.key_line.projections and not reading.value_line.projections:
         return "Keys and values are one array and the scores are not scaled, as in Luong's attention."
     return ""
-
-
-def _says_unscaled(place: Place | None) -> bool:
-    """Return whether a kernel gets a scale of 1, or a comment near its line says that nothing is scaled."""
-    near = linecache.getlines(place.file)[max(place.line - 8, 0) : place.line + 8] if place else []
-    comment = re.search(r"#.*\b(no|not|without) +scal|#.*\bunscaled", "".join(near), re.I)
-    return bool(comment or re.search(r"\bscale=1(\.0)?\b", statement(place)))
 
 
 def _unknown_scores(reading: Reading, found: Judgement) -> None:

@@ -1,13 +1,14 @@
 """Queries, keys and values: their inputs and layers, their tokens, and which query heads share a key head."""
 
+import re
 from collections.abc import Iterable
 
 import numpy as np
 
-from peasy.verification.implementation.core import NO_TOKEN, Array
-from peasy.verification.implementation.judgement import Context, Judgement, heads_of, place_of
+from peasy.verification.implementation.core import COPIES, NO_TOKEN, Array, grows
+from peasy.verification.implementation.judgement import Context, Judgement, heads_of, place_of, statement
 from peasy.verification.implementation.lineage import columns_of, first_mixing_op, lineage, parameters_of
-from peasy.verification.implementation.names import projection_role
+from peasy.verification.implementation.names import projection_role, role_of
 from peasy.verification.implementation.reading import Reading
 from peasy.verification.implementation.trace import PARAMETER, Op, Place
 
@@ -16,6 +17,8 @@ def judge_sources(reading: Reading, context: Context, found: Judgement) -> None:
     """Judge which inputs and which layers queries, keys and values come from."""
     sources = _source_roles(reading, context, found)
     product, place = reading.core.scores, place_of(reading.core.scores)
+    if sources[1] == "value":
+        place = _place_that_names(product, "value")
     if sources in (("query", "value", "key"), ("query", "value", "query")):
         found.mistake("keys and values swapped", place)
     elif sources[:2] == ("key", "query") and not reading.core.swapped:
@@ -34,6 +37,14 @@ def judge_sources(reading: Reading, context: Context, found: Judgement) -> None:
         found.mistake("values from the queries", _operand_place(reading, "value"))
     elif sources[2] == "key" and sources[1] == "key":
         found.mistake("values from the keys", _operand_place(reading, "value"))
+
+
+def _place_that_names(op: Op, role: str) -> Place | None:
+    """Return the innermost line whose statement has a name with this role: a helper only takes what it is given."""
+    for place in (op.place, *op.callers):
+        if role in map(role_of, re.findall(r"[^\W\d]\w*", statement(place))):
+            return place
+    return op.place
 
 
 def _normalised(reading: Reading) -> bool:
@@ -56,16 +67,25 @@ def _source_roles(reading: Reading, context: Context, found: Judgement) -> tuple
         roles[2] = "value" if roles[2] == "key" else roles[2]
         if inputs[1] != inputs[0] and all(layers):
             roles[1:] = layers[1:]
+    if all(layers) and len({*layers}) == 2 and len({*roles}) == 3:  # one layer makes two of them, another one nothing
+        return tuple(layers)
     return tuple(roles)
 
 
 def _operand_place(reading: Reading, part: str) -> Place | None:
-    """Return the line of the last projection of an operand, or of the product that takes it."""
+    """Return the line that makes an operand of another layer, or from another operand, or that takes it as it is.
+
+    Where a helper makes all operands, it is the helper's caller that chose.
+    """
+    others = [line for name, line in reading.lines.items() if name != part]
+    known = [op for line in others for op in (*line.projections, *line.ops)]
     line = reading.lines[part]
-    others = [op for each in reading.lines.values() for op in each.projections]
-    if line.projections and others.count(line.projections[-1]) == 1:
-        return line.projections[-1].place
-    return (reading.core.context if part == "value" else reading.core.scores).place
+    own = [*line.projections[-1:], *sorted(line.ops, key=lambda op: op.index)]
+    first = next((op for op in own if op not in known and op.place), None)
+    if first is None:
+        return (reading.core.context if part == "value" else reading.core.scores).place
+    places, taken = (first.place, *first.callers), {each for op in known for each in (op.place, *op.callers)}
+    return next((place for place in places if place not in taken), places[-1])
 
 
 def _layer_roles(reading: Reading, context: Context, found: Judgement) -> list[str]:
@@ -252,18 +272,9 @@ def judge_groups(reading: Reading, found: Judgement) -> None:
             found.convention(f"grouped-query attention: {groups} key/value heads for {len(row)} query heads")
         elif neighbours or shared == [head % groups for head in range(len(row))]:
             line = reading.value_line if neighbours else reading.key_line
-            grown = [op for op in line.ops if op.name in _COPIES and _grows(op)]
-            first = min(grown, key=lambda op: (_COPIES.index(op.name), -op.index), default=None)
+            grown = [op for op in line.ops if op.name in COPIES and grows(op)]
+            first = min(grown, key=lambda op: (COPIES.index(op.name), -op.index), default=None)
             found.mistake("kv heads tiled", place_of(first))
         else:
             found.not_understood("Query heads share key heads in an unknown order.")
         return
-
-
-_COPIES = ("repeat", "tile", "index", "index_select", "expand", "cat")
-
-
-def _grows(op: Op) -> bool:
-    """Return whether a result has more numbers than each input."""
-    sizes = [int(np.prod(tuple(value.shape))) for value in (op.outputs[0], *op.values)]
-    return len(sizes) > 1 and sizes[0] > max(sizes[1:])

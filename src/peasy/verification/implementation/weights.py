@@ -69,7 +69,7 @@ def judge_weights(reading: Reading, found: Judgement) -> None:
     if over == "":
         twice = softmax_over(softmax_over(scores, groups["keys"]), groups["keys"])
         if reading.normalised is None and len(reading.normaliser_ops) > 1 and close_to(twice, weights):
-            found.mistake("double softmax", _softmax_place(reading.normaliser_ops[-1], True))
+            found.mistake("double softmax", _second_place(op, reading.normaliser_ops[-1]))
         else:
             found.not_understood("The weights are not the softmax of the scores over any one axis.")
         return
@@ -87,7 +87,7 @@ def judge_weights(reading: Reading, found: Judgement) -> None:
     if reading.normaliser_ops[0].name in ("exp", "exp_") and not _maximum_subtracted(reading):
         found.caution("exp without maximum", op.place)
     if len(softmaxes) > 1 and reading.normalised is not None:
-        found.mistake("double softmax", _softmax_place(softmaxes[1], True))
+        found.mistake("double softmax", _second_place(softmaxes[0], softmaxes[1]))
     elif not close_to(first, weights, tolerance) and over == "keys":
         _judge_after_softmax(reading, first, found)
 
@@ -105,17 +105,20 @@ def _axis_op(reading: Reading) -> Op:
     return sums[0] if "softmax" not in first.name and sums else first
 
 
-def _softmax_place(op: Op, repeated: bool = False) -> Place | None:
-    """Return the line of a softmax: of the caller or constructor, if that chooses the axis, or of the second call."""
-    made = None if repeated else line_that_sets(op.place, r"(self\.\w+)\(", r".*Softmax\(")
+def _softmax_place(op: Op) -> Place | None:
+    """Return the line of a softmax: of the caller or constructor, if that chooses the axis."""
+    made = line_that_sets(op.place, r"(self\.\w+)\(", r".*Softmax\(")
     if made is not None:
         return made
-    nested = repeated and op.place is not None and op.place.code.count("softmax") > 1
     chosen_here = op.place is not None and re.search(r"(dim|axis) *= *-?\d|softmax\(.*, *-?\d", op.place.code)
-    of_caller = op.callers and not chosen_here and re.search("axis|dim", op.callers[0].code)
-    if op.callers and not nested and (repeated or of_caller):
-        return op.callers[0]
-    return op.place
+    of_caller = not chosen_here and op.callers and re.search("axis|dim", op.callers[0].code)
+    return op.callers[0] if of_caller else op.place
+
+
+def _second_place(first: Op, second: Op) -> Place | None:
+    """Return the line of the second softmax: that of its caller, if both are in one helper."""
+    helper = first.place == second.place and first.callers != second.callers
+    return second.callers[0] if helper and second.callers else second.place
 
 
 def _maximum_subtracted(reading: Reading) -> bool:
@@ -133,10 +136,11 @@ def _with_extra(reading: Reading, scores: Array, groups: Array, name: str) -> Ar
 
 def _judge_after_softmax(reading: Reading, softmax: Array, found: Judgement) -> None:
     """Judge what happens to the weights after the softmax."""
-    weights, removed = reading.core.weights, (np.abs(reading.core.weights) < 1e-9) & (softmax > 1e-9)
+    weights = reading.core.weights
     if scaled_late(reading):
         found.mistake("scale after softmax", place_of(late_scale_op(reading)))
         softmax = softmax * late_factor(reading)
+    removed = (np.abs(weights) < 1e-3 * softmax) & (softmax > 1e-9)
     op = next((op for op in reading.core.path if op.index > reading.normaliser_ops[0].index
                and op.name.rstrip("_") in ("mul", "masked_fill", "where", "tril", "triu")), None)  # fmt: skip
     if removed.any() and close_to(np.where(removed, 0, softmax), weights):

@@ -13,6 +13,7 @@ from peasy.formula.step import Namespace
 from peasy.verification.implementation.core import Array
 from peasy.verification.implementation.forms import Attempt
 from peasy.verification.implementation.judgement import Judgement
+from peasy.verification.implementation.masks import conventions, random_mask
 
 
 def _softmax_over_queries(xp: Namespace, masked: Array) -> Array:
@@ -50,6 +51,8 @@ def judge_by_output(attempt: Attempt, found: Judgement) -> bool:
             found.mistake("named causal but not causal")
         else:
             found.not_understood(f"With {name}=True it gives no numbers that are known here.")
+    for name, role in attempt.mask_names.items() if not found.mistakes else ():
+        _judge_mask(attempt, name, role, (q, k, v), found)
     large = {by_role["query"]: subject.inputs[by_role["query"]] * np.float32(1e4)}
     try:
         finite = all(np.isfinite(array).all() for array in subject.plain(large))
@@ -58,6 +61,35 @@ def judge_by_output(attempt: Attempt, found: Judgement) -> bool:
     if not finite:
         found.caution("exp without maximum")
     return True
+
+
+def _judge_mask(attempt: Attempt, name: str, role: str, inputs: tuple[Array, Array, Array], found: Judgement) -> None:
+    """Compare the results with masks in every known form with the masked formula."""
+    (q, k, v), subject = inputs, attempt.subject
+    batch, (queries, keys) = q.shape[0] if q.ndim > 2 else 1, (q.shape[-2], k.shape[-2])
+    mask, accepted, changed, before = random_mask(batch, queries, keys, 0), 0, False, subject.plain()
+    own = np.tril(np.ones((queries, keys), bool), keys - queries if "always causal" in found.conventions else keys)
+    for convention in conventions(name, role):
+        try:
+            arrays = subject.plain(constants={name: subject.as_argument(convention.encode(mask))})
+        except Exception:  # another form
+            continue
+        accepted += 1
+        allowed = convention.restrict(mask).reshape(batch, *(1,) * (q.ndim - 3), queries, keys) & own
+        steps = attend(q, k, v, scale=q.shape[-1] ** -0.5, mask=allowed[0] if q.ndim == 2 else allowed)
+        if any(_equal(array, np.asarray(steps.context)) for array in arrays):
+            found.convention(f"mask: {convention.summary}")
+            return
+        changed |= not all(map(np.array_equal, arrays, before))
+    if changed:
+        found.not_understood(f"With {name} it gives no numbers that are known here.")
+    elif accepted:
+        found.mistake("mask ignored")
+
+
+def _equal(array: Array, context: Array) -> bool:
+    size = max(1.0, float(np.abs(context).max()))
+    return array.shape == context.shape and float(np.abs(array - context).max()) <= 2e-4 * size
 
 
 def _compared(
@@ -71,14 +103,11 @@ def _compared(
         return False
     for names, is_causal, context in _variants(*inputs, causal):
         for array in arrays:
-            if array.shape != context.shape:
-                continue
-            difference = float(np.abs(array - context).max())
-            if difference <= 2e-4 * max(1.0, float(np.abs(context).max())):
+            if _equal(array, context):
                 for name in names:
                     found.mistake(name)
                 found.compared += not names
-                found.difference = max(found.difference, difference)
+                found.difference = max(found.difference, float(np.abs(array - context).max()))
                 if not constants:
                     found.convention("always causal" if is_causal else "bidirectional")
                 return True

@@ -203,7 +203,11 @@ def check_cache(attempt: Attempt, reading: Reading, found: Judgement, seed: int)
                     found.convention("its cache takes one token at a time")
                 return text
     if best is not None:
-        _name_cache_mistake(best, reading, bool({"cache", "past_key"} & set(roles)), found, seed)
+        own = " ".join([*getattr(attempt.module, "__dict__", {}), *dict(getattr(attempt.module, "_buffers", {}))])
+        kept = re.search(
+            r"cached?_(k|v|key|value)|(k|v|key|value)s?_?cache", own
+        )  # keys and values that it keeps itself
+        _name_cache_mistake(best, reading, bool({"cache", "past_key"} & set(roles) or kept), found, seed)
     return text if best is not None else ""
 
 
@@ -320,7 +324,9 @@ def rotary_is_relative(subject: RepeatedCall, reading: Reading) -> bool:
     op = trace.ops[reading.core.scores.index]
     product = reading.core.gather(op, op.outputs[0])
     distance = reading.query_times[:, :, None] - reading.key_times[:, None, :]
-    groups = np.arange(len(product))[:, None, None] * (np.ptp(distance) + 1) + distance - distance.min()
+    same = np.tril(reading.query_times[:, :, None] == reading.query_times[:, None, :])
+    heads = np.arange(len(product))[:, None] * same.shape[1] + same.sum(axis=-1)  # heads may share one matrix
+    groups = heads[:, :, None] * (np.ptp(distance) + 1) + distance - distance.min()
     low, high = np.full(groups.max() + 1, np.inf), np.full(groups.max() + 1, -np.inf)
     np.minimum.at(low, groups, product)
     np.maximum.at(high, groups, product)

@@ -140,11 +140,13 @@ def created_with(place: Place, names: list[str], files: list[str]) -> Place | No
     """Return the one line of some files that creates an object whose constructor keeps an argument used here."""
     classes = _around(place, ast.ClassDef)[-1:]
     kept = {f"self.{name}" for node in classes for name in re.findall(r"self\.(\w+) = \1\b", ast.unparse(node))}
-    made = [
-        Place(file, number) for file in dict.fromkeys(files) for number, line in enumerate(linecache.getlines(file), 1)
-        if kept & {*names} and re.search(rf"\b{classes[0].name}\(\w", line) and not line.lstrip().startswith("class ")
+    calls = [
+        Place(file, node.lineno) for file in dict.fromkeys(files) if kept & {*names}
+        for node in ast.walk(ast.parse("".join(linecache.getlines(file))))
+        if isinstance(node, ast.Call) and (node.args or node.keywords)
+        and ast.unparse(node.func).rpartition(".")[2] == classes[0].name
     ]  # fmt: skip
-    return made[0] if len(made) == 1 else None
+    return calls[0] if len(calls) == 1 else None
 
 
 def line_that_sets(place: Place | None, used: str, value: str) -> Place | None:

@@ -12,7 +12,9 @@ from peasy.verification.implementation.trace import NotRepeatable, Op, Trace, to
 
 _SOFTMAX = ("_softmax", "_safe_softmax", "softmax", "_log_softmax")
 _EXP = ("exp", "exp_", "exp2", "special_exp2")
-_ROW_NUMBERS = ("amax", "max", "logsumexp", "mean", "clamp", "detach", "alias", "unsqueeze", "view", "expand")
+_ROW_NUMBERS = (
+    "amax", "max", "maximum", "logsumexp", "mean", "clamp", "detach", "alias", "unsqueeze", "view", "expand",
+)  # fmt: skip
 """Operations whose result is one number per row, subtracted before exp."""
 _MAX_CAP = 1e5
 """Larger limits of a score are no soft cap."""

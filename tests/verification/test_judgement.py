@@ -1,0 +1,344 @@
+"""Judgement of code as public code has it: what decides a verdict, what does not, and the line that is blamed."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from peasy.verification.implementation import examine as examination
+from peasy.verification.implementation.examine import examine
+from peasy.verification.verdict import EQUAL, NOT_COMPARED, WRONG
+
+
+@pytest.fixture(autouse=True)
+def strict(monkeypatch):
+    monkeypatch.setattr(examination, "STRICT", True)
+
+
+def lines(diagnosis):
+    return [(finding.name, finding.code) for finding in diagnosis.findings if finding.level == "mistake"]
+
+
+def attend(q, k, v, mask=None):
+    scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))
+    scores = scores if mask is None else scores.masked_fill(mask, -1e9)
+    return torch.softmax(scores, dim=-1) @ v
+
+
+class Layers(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.w_q, self.w_k, self.w_v = (nn.Linear(dim, dim, bias=False) for _ in range(3))
+
+
+class KeyValueCache:
+    """Keys and values so far, in an object of the project: it grows with each call."""
+
+    def __init__(self, max_size=None):
+        self.keys, self.values, self.max_size = None, None, max_size
+
+    def append(self, k, v):
+        self.keys = k if self.keys is None else torch.cat([self.keys, k], dim=1)
+        self.values = v if self.values is None else torch.cat([self.values, v], dim=1)
+        return self.keys, self.values
+
+
+class WithCache(Layers):
+    aligned, used = True, True
+
+    def forward(self, x, cache: KeyValueCache | None = None):
+        q, k, v = self.w_q(x), self.w_k(x), self.w_v(x)
+        if cache is not None:
+            keys, values = cache.append(k, v)
+            k, v = (keys, values) if self.used else (k, v)
+        past = k.size(1) - x.size(1) if self.aligned else 0
+        hidden = torch.ones(x.size(1), k.size(1), dtype=torch.bool).triu(past + 1)
+        return attend(q, k, v, hidden), cache
+
+
+class CacheTopLeft(WithCache):
+    aligned = False
+
+
+class CacheNotUsed(WithCache):
+    used = False
+
+
+def test_a_cache_that_is_an_object_is_tried():
+    found = examine(WithCache)
+    assert (found.verdict, "a sequence in two chunks, with its cache" in found.checks) == (EQUAL, True)
+    assert examine(CacheTopLeft).mistakes == ("causal top-left with a cache",)
+    assert examine(CacheNotUsed).mistakes == ("cache not used",)
+
+
+class OwnCache(Layers):
+    """Keys and values are kept by the layer itself; rotary numbers are an argument of each call."""
+
+    used = True
+
+    def __init__(self, dim, max_batch_size, max_seq_len):
+        super().__init__(dim)
+        self.cache_k, self.cache_v = torch.zeros(2, max_batch_size, max_seq_len, dim)
+
+    def forward(self, x, start_pos, freqs_cis):
+        assert len(freqs_cis) == x.size(1)
+        end, k, v = start_pos + x.size(1), self.w_k(x), self.w_v(x)
+        self.cache_k[: len(x), start_pos:end], self.cache_v[: len(x), start_pos:end] = k, v
+        if self.used:
+            k, v = self.cache_k[: len(x), :end], self.cache_v[: len(x), :end]
+        return attend(self.w_q(x), k, v)
+
+
+class OwnCacheNotUsed(OwnCache):
+    used = False
+
+
+def test_a_cache_that_the_layer_keeps_is_tried_with_its_part_of_the_positions():
+    found = examine(OwnCache)
+    assert (found.verdict, "a sequence in two chunks, with its cache" in found.checks) == (EQUAL, True)
+    assert examine(OwnCacheNotUsed).mistakes == ("cache not used",)
+
+
+def flag_masks_after_softmax(q, k, v, causal=False):
+    weights = torch.softmax(q @ k.transpose(-2, -1) / math.sqrt(q.size(-1)), dim=-1)
+    return (weights.tril() if causal else weights) @ v
+
+
+def flag_beside_a_mask(q, k, v, mask=None, is_causal=False):
+    hidden = torch.ones(q.size(-2), k.size(-2), dtype=torch.bool).triu(2) if is_causal else mask
+    return attend(q, k, v, hidden)
+
+
+def flag_without_effect(q, k, v, mask=None, is_causal=False):
+    return attend(q, k, v, mask)
+
+
+def test_a_causal_flag_is_judged_like_another_call():
+    assert examine(flag_masks_after_softmax).mistakes == ("mask after softmax",)
+    assert examine(flag_beside_a_mask).mistakes == ("causal mask off by one (future)",)
+    found = examine(flag_without_effect)
+    assert (found.verdict, found.mistakes) == (EQUAL, ())
+    assert "is_causal=True hides nothing without a mask" in found.conventions
+
+
+def not_scaled_yet(q, k, v):
+    # not scaled yet
+    return torch.softmax(q @ k.transpose(-2, -1), dim=-1) @ v
+
+
+def test_a_comment_decides_no_verdict():
+    assert examine(not_scaled_yet).mistakes == ("no scale",)
+
+
+CALLED = []
+
+
+def remember_mask(name):
+    CALLED.append("remember_mask")
+    return torch.ones(name, name).tril()
+
+
+def future_mask(size):
+    CALLED.append("future_mask")
+    return torch.ones(size, size).triu(1).bool()
+
+
+def masked(q, k, v, mask=None):
+    return attend(q, k, v, mask)
+
+
+def test_only_builders_of_causal_masks_are_called():
+    examine(masked)
+    assert set(CALLED) == {"future_mask"}
+
+
+class OneLayerTwice(Layers):
+    def forward(self, q, k, v):
+        q, k, v = self.w_q(q), self.w_k(k), self.w_k(v)
+        return attend(q, k, v)
+
+
+def test_a_layer_used_twice_is_named_though_the_inputs_are_right():
+    assert lines(examine(OneLayerTwice)) == [
+        ("values from the keys", "q, k, v = self.w_q(q), self.w_k(k), self.w_k(v)")
+    ]
+
+
+class LayerOfABranch(Layers):
+    def __init__(self, dim, wide=False):
+        super().__init__(dim)
+        self.wide, self.fc = wide, nn.Linear(dim, dim)
+
+    def forward(self, x):
+        out = attend(self.w_q(x), self.w_k(x), self.w_v(x))
+        return self.fc(out) if self.wide else out
+
+
+class LayerForgotten(LayerOfABranch):
+    def __init__(self, dim):
+        super().__init__(dim)
+        self.out = nn.Linear(dim, dim)
+
+
+def test_an_unused_layer_is_the_output_projection_if_nothing_else_uses_it():
+    assert examine(LayerOfABranch).verdict != WRONG
+    assert "output projection not used" in examine(LayerForgotten).mistakes
+
+
+def split(x, heads=4):
+    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
+def helper(query, key, value, d_k):
+    scores = query @ key.transpose(-2, -1) / math.sqrt(d_k)
+    return torch.softmax(scores, dim=-1) @ value
+
+
+class WrongOrder(Layers):
+    def forward(self, q, k, v):
+        q, k, v = split(self.w_q(q)), split(self.w_k(k)), split(self.w_v(v))
+        return helper(q, v, k, q.size(-1)).transpose(1, 2).flatten(2)
+
+
+class WrongWidth(Layers):
+    def forward(self, q, k, v):
+        width = q.size(-1)
+        q, k, v = split(self.w_q(q)), split(self.w_k(k)), split(self.w_v(v))
+        return helper(q, k, v, width).transpose(1, 2).flatten(2)
+
+
+class WrongSplit(Layers):
+    def forward(self, q, k, v):
+        q, k, v = self.w_q(q), self.w_k(k), self.w_v(v)
+        q, k, v = split(q), split(q), split(v)
+        return helper(q, k, v, q.size(-1)).transpose(1, 2).flatten(2)
+
+
+class Scaled(nn.Module):
+    def __init__(self, temperature):
+        super().__init__()
+        self.temperature = temperature
+
+    def forward(self, q, k, v):
+        scores = q @ k.transpose(-2, -1) / self.temperature
+        return torch.softmax(scores, dim=-1) @ v
+
+
+class WrongTemperature(Layers):
+    def __init__(self, dim):
+        super().__init__(dim)
+        self.attention = Scaled(temperature=dim)
+
+    def forward(self, x):
+        return self.attention(self.w_q(x), self.w_k(x), self.w_v(x))
+
+
+class ScaledOnBothSides(nn.Module):
+    def forward(self, q, k, v):
+        scale = q.size(-1) ** -0.5
+        left = q * scale
+        right = k * scale
+        return torch.softmax(left @ right.transpose(-2, -1), dim=-1) @ v
+
+
+class SoftmaxAgain(Layers):
+    softmax = nn.Softmax(dim=-1)
+
+    def forward(self, x):
+        weights = self.weights(self.w_q(x), self.w_k(x))
+        return weights @ self.w_v(x)
+
+    def weights(self, q, k):
+        weights = self.softmax(q @ k.transpose(-2, -1) / math.sqrt(q.size(-1)))
+        return self.softmax(weights)
+
+
+@pytest.mark.parametrize(
+    ("written", "mistake", "line"),
+    [
+        (WrongOrder, "keys and values swapped", "return helper(q, v, k, q.size(-1)).transpose(1, 2).flatten(2)"),
+        (WrongWidth, "scale by model width", "return helper(q, k, v, width).transpose(1, 2).flatten(2)"),
+        (WrongSplit, "keys from the queries", "q, k, v = split(q), split(q), split(v)"),
+        (WrongTemperature, "scale by d_k", "self.attention = Scaled(temperature=dim)"),
+        (ScaledOnBothSides, "scaled twice", "scale = q.size(-1) ** -0.5"),
+        (SoftmaxAgain, "double softmax", "return self.softmax(weights)"),
+    ],
+)
+def test_the_line_is_where_it_was_chosen_not_where_a_helper_uses_it(written, mistake, line):
+    assert lines(examine(written)) == [(mistake, line)]
+
+
+def sink_under_the_maximum(q, k, v):
+    scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))
+    scores = scores.masked_fill(torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1), -3e38)
+    top = torch.maximum(scores.amax(-1, keepdim=True), torch.zeros(1))
+    powers = (scores - top).exp()
+    return powers / (powers.sum(-1, keepdim=True) + (0 - top).exp()) @ v
+
+
+def one_block_of_keys_after_another(q, k, v, size=2):
+    top = torch.full((*q.shape[:-1], 1), -torch.inf)
+    total, out = torch.zeros_like(top), torch.zeros(*q.shape[:-1], v.shape[-1])
+    for start in range(0, k.shape[-2], size):
+        scores = q @ k[..., start : start + size, :].transpose(-1, -2) / math.sqrt(q.shape[-1])
+        new = torch.maximum(top, scores.amax(-1, keepdim=True))
+        powers, old = torch.exp(scores - new), torch.exp(top - new)
+        total = total * old + powers.sum(-1, keepdim=True)
+        out, top = out * old + powers @ v[..., start : start + size, :], new
+    return out / total
+
+
+class GroupsInOneMatrix(nn.Module):
+    """Rotary positions; query heads that share a key head are rows of one product."""
+
+    def __init__(self, dim, heads, kv_heads):
+        super().__init__()
+        self.heads, self.kv_heads, self.width = heads, kv_heads, dim // heads
+        self.w_q, self.w_o = nn.Linear(dim, dim), nn.Linear(dim, dim)
+        self.w_k, self.w_v = (nn.Linear(dim, kv_heads * self.width) for _ in range(2))
+
+    def rotate(self, x):
+        angle = torch.arange(x.size(-2))[:, None] * 100.0 ** -(torch.arange(self.width // 2) / self.width)
+        left, right = x.chunk(2, dim=-1)
+        return torch.cat([left * angle.cos() - right * angle.sin(), right * angle.cos() + left * angle.sin()], dim=-1)
+
+    def forward(self, x):
+        batch, size, dim = x.shape
+        q = self.rotate(self.w_q(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)).unflatten(1, (self.kv_heads, -1))
+        k, v = (w(x).unflatten(-1, (self.kv_heads, -1)).transpose(1, 2) for w in (self.w_k, self.w_v))
+        weights = (torch.einsum("bgrid,bgjd->bgrij", q, self.rotate(k)) * self.width**-0.5).softmax(dim=-1)
+        context = torch.einsum("bgrij,bgjd->bgrid", weights, v).flatten(1, 2)
+        return self.w_o(context.transpose(1, 2).reshape(batch, size, dim))
+
+
+def test_unusual_and_right_is_never_wrong():
+    assert examine(sink_under_the_maximum).verdict == NOT_COMPARED
+    assert examine(one_block_of_keys_after_another).verdict == EQUAL
+    assert examine(GroupsInOneMatrix).verdict == EQUAL
+
+
+def loop(q, k, v, mask=None):
+    out = np.zeros((len(q), v.shape[1]))
+    for i, row in enumerate(q.tolist()):
+        seen = [j for j in range(len(k)) if mask is None or bool(mask[i][j])]
+        scores = [sum(map(float.__mul__, row, k[j].tolist())) / math.sqrt(len(row)) for j in seen]
+        powers = [math.exp(score - max(scores)) for score in scores]
+        out[i] = sum(power / sum(powers) * v[j] for power, j in zip(powers, seen, strict=True))
+    return out
+
+
+def loop_without_mask(q, k, v, mask=None):
+    return loop(q, k, v)
+
+
+def loop_one_off(q, k, v, mask=None):
+    return loop(q, k, v, None if mask is None else np.roll(mask, 1, axis=1))
+
+
+def test_masks_of_loops_are_compared_by_their_output():
+    found = examine(loop)
+    assert (found.verdict, any("True = may attend" in text for text in found.conventions)) == (EQUAL, True)
+    assert examine(loop_without_mask).mistakes == ("mask ignored",)
+    assert examine(loop_one_off).verdict == NOT_COMPARED

@@ -28,6 +28,16 @@ def test_roundtrip(result, tmp_path):
     assert not read.is_stale
 
 
+@pytest.mark.parametrize("name", RESULTS)
+def test_names_of_what_is_compared_have_plain_words(name):
+    """Beside its bar a word such as "half" or "without" says nothing; a label of a name that is gone says nothing, too."""
+    labels = EXPERIMENTS[name].labels
+    names = {name for part in RESULTS[name].comparisons for name in (part.value_name, part.control_name)}
+    assert labels.keys() <= names
+    terse = {"half", "without", "rounding", "none", "sum", "difference", "error", "diagonal", "untrained", "values"}
+    assert not terse & {labels.get(name, name) for name in names}
+
+
 def changed(monkeypatch, name, old, new):
     """Return the hash of an experiment after a change of the text of one module."""
     read, count = stored._source, []

@@ -32,7 +32,9 @@ def test_a_claim_is_guessed_then_measured_and_found_again(open_tiny_studio):
         page.get_by_role("menuitem", name="SVG").click()
     picture = saved.value.path().read_text(encoding="utf-8")
     assert f"Stored result ({len(stored.seeds)} seeds): {stored.outcome}" in picture, "with its verdict"
-    assert result.locator("figure.compared li").count() > 0
+    compared = result.locator("figure.compared").inner_text()
+    assert "(less is better)" in compared
+    assert all(name in compared for name in EXPERIMENTS["matrix-form"].labels.values()), "in plain words"
     assert "You said: it does not." in result.inner_text()
     measured = page.get_by_role("button", name="Run matrix-form")
     assert re.fullmatch(r"(Run again|Measure it here) \(about \d+ s\)", measured.inner_text()), "a measured duration"

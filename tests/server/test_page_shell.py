@@ -206,7 +206,7 @@ ACTIONS = {
     "/look?m=writer&t=the+pizza": lambda page: page.get_by_role("tab", name="Heads").click(),
     "/generate?m=writer&t=the+pizza": lambda page: page.get_by_role("button", name="Generate", exact=True).click(),
     "/experiments?x=why-root-dk": lambda page: page.get_by_role("button", name="Run why-root-dk").click(),
-    "/train": lambda page: page.get_by_role("button", name="Start").click(),
+    "/train?kind=gpt": lambda page: page.get_by_role("button", name="Start").click(),
     "/models?m=writer&tab=prove": lambda page: page.get_by_role("button", name="Prove", exact=True).click(),
 }
 

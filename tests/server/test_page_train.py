@@ -40,9 +40,15 @@ def text(tmp_path_factory):
     return path
 
 
+def open_form(page):
+    """Open the form of a new run, which is folded where there are runs."""
+    page.locator("details", has=page.locator("form.card")).evaluate("(one) => (one.open = true)")
+
+
 def test_run_on_an_uploaded_text_is_followed_stopped_and_resumed(open_tiny_studio, data_dir, text):
     window = open_tiny_studio("/train")
     page = window.page
+    open_form(page)
     page.get_by_label("data", exact=True).select_option("")
     page.get_by_label("your text").set_input_files(text)
     settings(page, minutes=5, name="own-text")
@@ -60,6 +66,8 @@ def test_run_on_an_uploaded_text_is_followed_stopped_and_resumed(open_tiny_studi
     runs = page.locator("table", has_text="validation loss")
     row = runs.locator("tbody tr", has_text="own-text")
     assert row.get_by_text("being trained", exact=True).count() == 1, "the panel above says at which step"
+    assert not page.locator("form.card").is_visible(), "results before forms"
+    open_form(page)
     assert page.get_by_role("button", name="Start").is_disabled()
     window.screenshot("train-live")
     live.get_by_role("button", name="Stop and save").click()
@@ -149,6 +157,7 @@ def test_accessibility_wide_and_narrow(open_tiny_studio, recorded_run):
 def test_compare_kinds_of_models(open_tiny_studio):
     window = open_tiny_studio("/train")
     page = window.page
+    open_form(page)
     page.get_by_role("radio", name="several kinds, compared").check()
     for kind in ("cnn", "ngram"):
         page.get_by_label(kind, exact=True).uncheck()

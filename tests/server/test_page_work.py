@@ -2,6 +2,7 @@
 
 import json
 import math
+from urllib.parse import quote
 
 import pytest
 from tests.render.conftest import HOSTILE
@@ -115,8 +116,9 @@ def test_options_apply_at_once_and_back_undoes(open_window):
     assert sides.locator("figure.matrix").count() == 2
     window.expected_errors = ("status of 400",)  # under these switches a row sums to 0, which the panel says in words
     page.get_by_text("Change the formula").click()
-    page.get_by_label("causal").check(force=True)
-    page.get_by_label("cosine").check(force=True)
+    page.evaluate("""() => {
+        for (const kind of ["causal", "cosine"]) document.querySelector(`input[value=${kind}]`).click();
+    }""")
     window.wait_until_idle()
     own = json.loads(window.state["d"])
     assert (own["causal"], own["scoring"]) == (True, "cosine"), "two switches in a hurry both hold"
@@ -138,6 +140,28 @@ def test_options_apply_at_once_and_back_undoes(open_window):
     page.go_back()
     window.wait_until_idle()
     assert page.get_by_label("additive").is_checked(), "the way back leads to the own numbers"
+
+
+def test_the_focus_stays_where_numbers_and_options_are_changed(open_window):
+    window = open_window("/work?s=1")
+    page = window.page
+    page.get_by_label("x, row love, column 0").select_text()
+    page.keyboard.type("5")
+    window.press("ArrowDown")
+    assert page.evaluate("document.activeElement.ariaLabel") == "x, row AI, column 0"
+    assert json.loads(window.state["d"])["x"][1][0] == 5
+    page.get_by_text("Change the formula").click()
+    page.get_by_label("scaled dot").focus()
+    window.press("ArrowLeft")
+    assert json.loads(window.state["d"])["scoring"] == "cosine"
+    assert page.evaluate("document.activeElement.value") == "cosine", "the next arrow key goes on from here"
+
+
+def test_a_long_token_does_not_cover_the_numbers_of_its_row(open_window):
+    tokens = ["I", "love", "a" * 60]
+    own = {"title": "long", "tokens": tokens, "features": tokens[1:], "x": [[1, 0], [0, 1], [1, 1]]}
+    page = open_window(f"/work?s=5&d={quote(json.dumps(own))}", width=800).page
+    page.locator('td[data-at="2,2"]').last.click(timeout=10_000)  # fails if another element takes the click
 
 
 @pytest.mark.slow
@@ -275,8 +299,6 @@ def quoted(words):
 
 @pytest.mark.parametrize("some", [1, pytest.param(170, marks=pytest.mark.slow)])
 def test_hostile_words_are_inert(open_window, some):
-    from urllib.parse import quote
-
     window, words = open_window("/work?s=5"), quoted(HOSTILE)
     window.expected_errors = ("status of 4",)
 

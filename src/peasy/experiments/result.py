@@ -109,7 +109,7 @@ def _tone(outcome: Outcome) -> str:
 class Experiment(Record):
     """An experiment: name, title, claims it tests, duration; claim as a sentence, question and caveat of its result.
 
-    `seeds`: what a seed varies.
+    `seeds`: what a seed varies; `labels`: plain words for names of what is compared.
     """
 
     name: str
@@ -120,6 +120,7 @@ class Experiment(Record):
     full_question: str = field(repr=False)
     caveat: str = field(repr=False)
     seeds: str = field(repr=False)
+    labels: dict[str, str] = field(repr=False)
 
 
 EXPERIMENTS = {

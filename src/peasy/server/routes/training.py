@@ -220,7 +220,8 @@ class ExperimentVerdicts(ExperimentsResult):
         """Return questions and claims, with the last verdict if there is one."""
         data = super().data()
         for entry in data["experiments"]:
-            entry["caveat"] = EXPERIMENTS[entry["name"]].caveat
+            about = EXPERIMENTS[entry["name"]]
+            entry |= {"caveat": about.caveat, "labels": about.labels}
             if (seeds := stored_result(entry["name"])) is not None:
                 entry["stored"]["table"] = asdict(seeds.table())
             entry["last"] = None

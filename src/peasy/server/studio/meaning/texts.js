@@ -31,9 +31,10 @@ export class TextMap extends MeaningTab {
 		const file = element("input", { type: "file", accept: ".txt,.md,text/*", multiple: true, onchange });
 		this.element = element(
 			"div",
-			fieldRow(this.modelField, this.clusterSlider(4), field("or files, one document each", file)),
-			wideField("texts, one per line; an empty line starts a new document", this.input),
+			fieldRow(this.modelField, this.clusterSlider(4)),
 			this.resultContainer,
+			wideField("texts, one per line; an empty line starts a new document", this.input),
+			field("or files, one document each", file),
 		);
 	}
 
@@ -73,8 +74,8 @@ export class TextMap extends MeaningTab {
 		const plane = picture.querySelector("peasy-plane");
 		fill(
 			this.resultContainer,
-			this.pairForm(result),
 			element("div.map", picture, neighbours.element),
+			this.pairForm(result),
 			details("Neighbours of all texts", rendered),
 		);
 		neighbours.follow([plane]);

@@ -112,10 +112,10 @@ export class Page {
 
 	/** Verdict on top, one picture, the caveat; everything else is folded. */
 	resultParts(response) {
-		const { claim, caveat, last, stored } = this.entry;
+		const { claim, caveat, last, stored, labels } = this.entry;
 		const guess = this.guesses[this.name];
 		const shown = response && renderDocument(response);
-		const picture = stored?.comparisons?.length ? comparisonBars(stored) : takePicture(shown);
+		const picture = stored?.comparisons?.length ? comparisonBars(stored, labels) : takePicture(shown);
 		return [
 			element("h2", { tabindex: -1 }, claim),
 			verdictLine(last ?? stored) ?? quiet("Not measured on this machine yet."),
@@ -187,18 +187,18 @@ function takePicture(shown) {
 }
 
 /** Means of each comparison and of its control, as bars, with the interval of their seeds. */
-function comparisonBars({ comparisons, seeds }) {
+function comparisonBars({ comparisons, seeds }, labels) {
 	const items = comparisons.slice(0, MAX_COMPARED).flatMap((one) => {
 		const largest = Math.max(Math.abs(one.value.mean), Math.abs(one.control.mean), 1e-12);
 		const line = (name, { mean, low, high }, kind) =>
 			element(
 				"li",
-				element("span", name),
+				element("span", labels[name] ?? name),
 				bar(Math.abs(mean) / largest, kind),
 				element("span.number", { title: `${low} to ${high}` }, String(Number(mean.toPrecision(3)))),
 			);
 		return [
-			element("li.bar-title", one.name),
+			element("li.bar-title", one.name, one.lower && element("span.quiet", " (less is better)")),
 			line(one.value_name, one.value, null),
 			line(one.control_name, one.control, "was"),
 		];

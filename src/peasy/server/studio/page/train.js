@@ -1,7 +1,7 @@
 // Page Train: start, follow, stop and resume runs, and compare kinds of models.
 
 import { writeNumber } from "/web/render/numbers.js";
-import { button, element, fill, pageHeader, quiet, table } from "../element.js";
+import { button, details, element, fill, pageHeader, quiet, table } from "../element.js";
 import { TrainForm } from "../train/form.js";
 import { JobPanel } from "../train/jobpanel.js";
 import { RunView } from "../train/run.js";
@@ -18,6 +18,7 @@ export class Page {
 		this.runs = [];
 		this.jobPanel = new JobPanel(shell, ["train", "compare"], (job) => this.onJobUpdate(job));
 		this.form = new TrainForm(shell, (command, body) => this.startJob(command, body));
+		this.newRun = details("New run", this.form.element);
 		this.list = element("div.list");
 		this.runView = new RunView(shell, { onResume: (body) => this.startJob("train", body) });
 		place.append(
@@ -26,7 +27,7 @@ export class Page {
 				"Train a model on text on this machine. Follow its loss, its samples and its attention. Stopping " +
 					"saves the run, and every run can be resumed.",
 			),
-			this.form.element,
+			this.newRun,
 			this.jobPanel.element,
 			this.runView.element,
 			element("h2", "Runs"),
@@ -51,6 +52,7 @@ export class Page {
 
 	async start(state) {
 		await Promise.all([this.form.load(state), this.loadRuns()]);
+		this.newRun.open = !this.runs.length || (!state.run && Boolean(state.kind ?? state.data ?? state.mode));
 		const job = await this.jobPanel.load();
 		const live =
 			job && this.jobPanel.running && job.runs.length ? { run: job.runs[0], with: job.runs.slice(1).join(",") } : {};

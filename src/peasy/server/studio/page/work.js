@@ -102,9 +102,18 @@ export class Page {
 				this.result = result;
 				this.example = { ...result.example, ...this.ownExample };
 				this.formulas = formulasOf(html);
-				this.draw();
+				this.drawAgain();
 			},
 		);
+	}
+
+	/** Draw, with the focus where it was: who types numbers or chooses with the arrow keys goes on. */
+	drawAgain() {
+		const part = document.activeElement.closest("header, .options, .board");
+		const controls = () => [...(part?.querySelectorAll("input, select, button") ?? [])];
+		const at = controls().indexOf(document.activeElement);
+		this.draw();
+		/** @type {HTMLElement} */ (controls()[at])?.focus();
 	}
 
 	draw() {

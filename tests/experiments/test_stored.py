@@ -30,7 +30,7 @@ def test_roundtrip(result, tmp_path):
 
 @pytest.mark.parametrize("name", RESULTS)
 def test_names_of_what_is_compared_have_plain_words(name):
-    """Beside its bar a word such as "half" or "without" says nothing; a label of a name that is gone says nothing, too."""
+    """Beside its bar a word such as "half" or "without" says nothing, nor does a label of a name that is gone."""
     labels = EXPERIMENTS[name].labels
     names = {name for part in RESULTS[name].comparisons for name in (part.value_name, part.control_name)}
     assert labels.keys() <= names

@@ -72,6 +72,22 @@ def test_progress_counts_from_its_first_call(capsys, monkeypatch):
     assert capsys.readouterr().err.splitlines()[-1] == "tokenizing 6% of 1,000 characters · 10/s · 1 min 34 s left"
 
 
+def test_frequent_milestones_do_not_hold_back_the_progress_line(capsys, monkeypatch):
+    from peasy.cli import output
+    from peasy.cli.command import Flags
+
+    clock = [100.0]
+    monkeypatch.setattr(output.time, "monotonic", lambda: clock[0])
+    line = output.ProgressLine("training", Flags())
+    for done in range(1, 5):
+        clock[0] += 2.0
+        line.print(f"validated {done}")
+        line(done, 10)
+    assert capsys.readouterr().err.splitlines() == [
+        "validated 1", "validated 2", "validated 3", "training 30% of 10 · 0/s · 14 s left", "validated 4",
+    ]  # fmt: skip
+
+
 def test_waiting_into_a_pipe_is_a_line_every_few_seconds(monkeypatch):
     from peasy.cli import output
     from peasy.cli.command import Flags

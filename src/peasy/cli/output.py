@@ -163,13 +163,12 @@ class ProgressLine:
 
     def update(self, text: str) -> None:
         """Replace the line by a text, cropped to the width of the terminal; "" removes it."""
-        if self.visible:
-            self._write(text, end="")
-        elif text and self.is_due():
-            self._write(text, end="\n")
+        if self.visible or (text and self.is_due()):
+            self._write(text, end="" if self.visible else "\n")
+            self.last_update = time.monotonic()
 
     def print(self, text: str) -> None:
-        """Print a text that stays, also without a terminal."""
+        """Print a text that stays, also without a terminal; the next update comes no later for it."""
         if not self.quiet:
             self._write(text, end="\n")
 
@@ -178,7 +177,6 @@ class ProgressLine:
         from rich.control import Control
         from rich.segment import ControlType
 
-        self.last_update = time.monotonic()
         styled = cast(TextIO, StyledStream(sys.stderr))
         console = Console(file=styled, highlight=False, markup=False, emoji=False, soft_wrap=bool(end))
         if self.visible:

@@ -166,6 +166,7 @@ def make_recipe(
 _MEANINGS = {
     "heads": "num_heads", "n_head": "num_heads", "layers": "num_layers", "n_layer": "num_layers", "width": "d_model",
     "n_embd": "d_model", "hidden_size": "d_model", "learning_rate": "lr", "warmup_steps": "warmup",
+    "n_layers": "num_layers", "n_heads": "num_heads", "early_stopping": "patience", "bf16": "precision", "fp16": "precision",
 }  # fmt: skip
 """Names that other tools give to settings."""
 
@@ -182,7 +183,7 @@ def _check_setting_names(kind: str, size: str, settings: Mapping[str, Any]) -> N
         paths += [f"tokenizer.{field.name}" for field in fields(TokenizerConfig)]
         wanted = _MEANINGS.get(name, name)
         meant = dict.fromkeys(path for path in paths if path.rpartition(".")[2] == wanted)
-        hint = f"Did you mean {' or '.join(list(meant)[:3])}?" if meant else did_you_mean(name, known)
+        hint = f"Did you mean {' or '.join(list(meant)[:3])}?" if meant else did_you_mean(wanted, known)
         hint = hint or f"Known: {', '.join(known)}. See docs/settings.md."
         raise InvalidInput(f"{name}: unknown setting.", hint=hint)
 

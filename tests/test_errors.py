@@ -60,8 +60,6 @@ def test_lookup():
         ("beam_size", ["batch_size", "num_beams"], "num_beams"),
         ("context_length", ["length", "seq_len"], "seq_len"),
         ("prompt_lookup_num_tokens", ["max_tokens", "speculative"], "speculative"),
-        ("eval_steps", ["steps", "num_validations"], "num_validations"),
-        ("save_steps", ["steps", "num_saves"], "num_saves"),
     ],
 )
 def test_names_of_other_tools_are_known(word, known, meant):

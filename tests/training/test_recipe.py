@@ -104,6 +104,7 @@ def test_sequence_length_warmup_keeps_tokens_per_batch():
         ("suffix", "data_options.suffix"), ("valid", "data_options.valid"), ("lr", "optimizer.lr"),
         ("learning_rate", "optimizer.lr"), ("heads", "model.stack.attention.num_heads"),
         ("layers", "model.stack.num_layers"), ("vocab_size", "tokenizer.vocab_size"), ("batchsize", "batch_size"),
+        ("eval_steps", "num_validations"), ("save_steps", "num_saves"), ("early_stopping", "patience"),
     ],
 )  # fmt: skip
 def test_unknown_settings_name_the_one_that_is_meant(name, meant):

@@ -164,9 +164,15 @@ def make_recipe(
 
 
 _MEANINGS = {
-    "heads": "num_heads", "n_head": "num_heads", "layers": "num_layers", "n_layer": "num_layers", "width": "d_model",
-    "n_embd": "d_model", "hidden_size": "d_model", "learning_rate": "lr", "warmup_steps": "warmup",
-    "n_layers": "num_layers", "n_heads": "num_heads", "early_stopping": "patience", "bf16": "precision", "fp16": "precision",
+    name: setting
+    for setting, names in {
+        "num_heads": "heads n_head n_heads", "num_layers": "layers n_layer n_layers", "lr": "learning_rate",
+        "d_model": "width n_embd hidden_size", "warmup": "warmup_steps",
+        "patience": "early_stopping early_stopping_patience",
+        "num_validations": "eval_steps eval_interval eval_every", "num_saves": "save_steps save_every checkpoint_every",
+        "grad_clip": "max_grad_norm", "precision": "bf16 fp16 mixed_precision", "sinks": "report_to wandb",
+    }.items()
+    for name in names.split()
 }  # fmt: skip
 """Names that other tools give to settings."""
 

@@ -191,3 +191,26 @@ def test_a_vector_that_is_a_row_of_a_checked_table_is_judged_once():
     alone = check(read_text("attention weights = softmax([1, 0]) = [0.73, 0.27]"))
     assert (alone.passed, alone.points) == (True, (1, 1))  # the scores are given in the line
     assert check(read_text("```\nweights = [[0.73, 0.27], [0.5, 0.5]]\n```\n1·2 = 2")).passed is None
+
+
+@pytest.mark.parametrize(
+    ("text", "verdicts"),
+    [
+        ("9900 / 10000 = 0.99 (99%)", ["right"]),
+        ("15.576 / 20 = 0.779 (77.9%)", ["right"]),
+        ("448/7 = 64×64 pixels", []),
+        ("10^6 × 160^2 × 768 = 2 × 10^{13}", ["right"]),
+        ("12 × 255^2 = 7.8 × 10^6", ["wrong"]),
+        ("1024^4 ≈ 10^{12}", []),
+        (r"$300^3 = 2.7\times10^7$", ["right"]),
+        (r"$e^0 : e^{-100} : e^{-200} \approx 1 : 0 : 0$", []),
+        ("Step 2: 28 * 28 = 784", ["right"]),
+    ],
+)
+def test_other_forms_of_a_result(text, verdicts):
+    assert [verdict for each in find_calculations(text) if (verdict := each.verdict())] == verdicts
+
+
+def test_small_numbers_are_shown_with_their_digits():
+    [cell] = check(read_text("1 / (12 × 255^2) = 0.000013")).calculations.cells
+    assert cell.reason == "1 / (12 × 255^2) = 1.282e-06, not 0.000013."

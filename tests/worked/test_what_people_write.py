@@ -440,3 +440,46 @@ def test_a_table_without_rows_is_listed_beside_others():
 def test_symbols_of_all_tokens_in_one_row_are_not_those_of_one_token():
     result = check(read_text("v\n\n| | a | b |\n|---|---|---|\n| v | v_0 | v_1 |\n| x | v_0 | v_1 |\n"))
     assert result.passed is not False
+
+
+def side_by_side(path, weights):
+    """Write a workbook with Q, K and V beside each other, and below them scores beside weights."""
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    query, key, value = np.eye(3)[:, :2], np.ones((3, 2)), np.arange(6).reshape(3, 2)
+    for row, column, name, table in (
+        (1, 1, "Q", query), (1, 4, "K", key), (1, 7, "V", value),
+        (6, 1, "scores", query @ key.T), (6, 6, "weights", weights),
+    ):  # fmt: skip
+        book.active.cell(row, column, name)
+        for (i, j), number in np.ndenumerate(table):
+            book.active.cell(row + 1 + i, column + j, float(number))
+    book.active.cell(500, 400).number_format = "0.00"  # an empty cell far away
+    book.save(path)
+
+
+def test_tables_beside_each_other_in_a_workbook(tmp_path):
+    weights = np.full((3, 3), 0.333)
+    side_by_side(tmp_path / "right.xlsx", weights)
+    assert check(tmp_path / "right.xlsx").points == (18, 18)
+    side_by_side(tmp_path / "wrong.xlsx", weights + np.diag([0, 0.4, 0]))
+    [cell] = [cell for cell in check(tmp_path / "wrong.xlsx").data()["cells"] if cell["verdict"] == "wrong"]
+    assert (cell["table"], cell["row"], cell["column"]) == ("weights", "x_2", "x_2")
+
+
+@pytest.mark.parametrize("line", ["- num_heads = 16", "d_k: 键向量的维度"])
+def test_sentences_about_sizes_are_no_settings(line):
+    assert check(read_text(f"{line}\n\n2·3 + 1 = 7\n")).passed
+
+
+def test_many_rows_of_other_lengths_are_another_table():
+    rows = "\n".join(",".join("1" * (3 + index % 2)) for index in range(8))
+    result = check(read_text(f"X\n1,0\n0,1\n\nscores\n1,0\n0,1\n\nscaled\n{rows}\n", ".csv"))
+    assert not any(row["table"] == "scaled" for row in result.data()["rows"])
+    assert "8 × 3 or 4 cells instead of 2 × 2." in [unread["reason"] for unread in result.data()["unread"]]
+
+
+def test_whole_numbers_of_a_program_are_not_cut_off_results():
+    source = "X = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])\ny = np.array([[0], [1], [1], [0]])"
+    result = check(read_text(f"```python\n{source}\n```\n\n2·3 = 6\n"))
+    assert not any(cell["table"] == "context" for cell in result.data()["cells"])

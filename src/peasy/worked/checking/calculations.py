@@ -33,8 +33,9 @@ _MAX_LINE, _MAX_SIDE = 1_000, 300
 _FENCE = re.compile(r"\s*(?:```|~~~)\s*(\S*)")
 _NO_TEXT = re.compile(r"https?://\S+|</?[a-zA-Z][^<>]*>|\b0x\w+")
 _SIGNS = (
-    (r"(?<=[\d)])\s*\*\*\s*(?=[\d(.-])", "^"), (r"(?<=[\d)])\s*(?:[x×]|\\times\b)\s*(?=[-−\d(.])", " × "), (r"÷", "/"),
-    (r"[x×]\s*(?=\[)", "×"), (r"\]\s*(?:\.|•|∙)\s*(?=\[)", "] * "), (r"(?<=[)\]])\s*(?:→|⇒|⟶|[-=]>)\s*(?=\[)", " = "),
+    (r"(?<=[\d)])\s*\*\*\s*(?=[\d(.-])", "^"), (r"(?<=[\d)])\s*(?:[x×]|\\times(?![a-zA-Z]))\s*(?=[-−\d(.])", " × "),
+    (r"÷", "/"), (r"[x×]\s*(?=\[)", "×"),
+    (r"\]\s*(?:\.|•|∙)\s*(?=\[)", "] * "), (r"(?<=[)\]])\s*(?:→|⇒|⟶|[-=]>)\s*(?=\[)", " = "),
     (r"(?i)\\operatorname\{softmax\}|\bsoftmax\b", "softmax"), (r"ᵀ|\^\{?\\top\b\}?|\^\{T\}", "^T"),
     (r"(?<!\\)&|\\\\(?:\[[^\]]*\])?|\\[\[\]()]", " "), (r"\\(?:big|Big|bigg|Bigg)[lr]?\b", " "),
 )  # fmt: skip
@@ -48,6 +49,10 @@ _BEFORE, _AFTER = re.compile(_RUN + r"\Z"), re.compile(_RUN)
 _BULLET = re.compile(r"^\s*(?:[-*+•>]\s+|//+\s*|\(?\d+[.)]\s+)+")
 _OPERATION = re.compile(r"[\d)}%\]]\s*[-+*×@/^]|√|exp|frac|softmax|e\s*\^")
 _SHAPE = re.compile(r"[\d\s()*]*\d × \d[\d\s()*×]*")
+_SCIENTIFIC = re.compile(r"([-+]?\d+(?:\.\d+)?)\s*[*×]\s*10\s*\^\s*[{(]?\s*([-+]?\d{1,3})\s*[})]?")
+_POWER_OF_TEN = re.compile(r"10\s*\^.*")
+_IN_BRACKETS = re.compile(r"(-?[\d.]+%?)\s+\(\s*-?[\d.]+\s*%?\s*\)")
+"""A result with another form of it: `0.99 (99%)`."""
 _TOKEN_START = re.compile(r"(?<![\d.,])[\d.,]|[-+(√{\[]|exp|frac|softmax|e\s*\^")
 _ENDS = re.compile(r"[\d)\]}%.∞T]")
 _OF_FUNCTION = re.compile(r"\b(?:log|ln|max|min|sum|mean|norm|tanh|sigmoid|relu|cos|sin)\s*\Z", re.IGNORECASE)
@@ -75,13 +80,19 @@ class Calculation:
         verdicts = [_compare(side, right) for side in sides] if right is not None else []
         if verdict := next((each for each in ("right", "truncated") if each in verdicts), None):
             return verdict
-        is_shape = bool(_SHAPE.fullmatch(self.left) and _SHAPE.fullmatch(self.right))  # b × 6 × 2 = 2 × 6 × 2
+        is_shape = bool(_SHAPE.fullmatch(self.right)) and (  # b × 6 × 2 = 2 × 6 × 2, 448/7 = 64 × 64
+            bool(_SHAPE.fullmatch(self.left)) or len(set(re.findall(r"\d+", self.right))) == 1
+        )
+        is_shape |= bool(_POWER_OF_TEN.fullmatch(self.right))  # an order of magnitude
         is_certain = self.is_certain and not is_shape and verdicts[:1] == ["wrong"] and None not in verdicts
         return "wrong" if is_certain else None
 
     @property
     def result(self) -> NumberArray | None:
         """The right side; its numbers match everything that rounds to them, unless they are calculated with."""
+        if scientific := _SCIENTIFIC.fullmatch(self.right):
+            digits, power = scientific.groups()
+            return read_number(f"{digits}e{power}")  # with as many digits as are written
         if number := read_number(self.right):
             return number
         array = evaluate_array(self.right)
@@ -209,7 +220,7 @@ def _checked(calculation: Calculation, verdict: Verdict) -> CheckedCell:
 
 def _format(value: NumberArray) -> str:
     if isinstance(value, WrittenNumber):
-        return format_number(value.value)
+        return f"{value.value:.4g}" if 0 < abs(value.value) < 1e-3 else format_number(value.value)
     return f"[{', '.join(map(_format, value))}]"
 
 
@@ -270,7 +281,7 @@ def _last_expression(text: str) -> tuple[str, bool]:
         if (
             expression[0] == "+"
             or _OF_FUNCTION.search(before)
-            or re.search(r"(?:[\w)\]}'′_^]|\.\.\.?|…)\Z|(?:[-+*/^@×·]|\bx)\s*\Z", before)
+            or re.search(r"(?:[\w)\]}'′_^]|\.\.\.?|…)\Z|(?:[-+*/^@×·]|\bx|[\d}]\s+:)\s*\Z", before)
         ):
             return "", False  # the rest of something longer
         is_sign = expression[0] == "-" and bool(re.search(r"[\w)\]]\s*\Z", before))
@@ -287,12 +298,14 @@ def _first_expression(text: str) -> tuple[str, bool]:
         expression = text[:end].rstrip(" .,")
         if not _ENDS.match(text[end - 1]) or evaluate_array(expression) is None:
             continue
+        if remark := _IN_BRACKETS.fullmatch(expression):
+            expression = remark[1]
         after = text[len(expression) :]
         if re.match(r"\s*[*×/^+@]|\s*-\s*[\w(\[]|[\w(\[{]|[.,]\d", after) or _UNIT.match(after):
             return "", False
         if expression.endswith("]"):
             return expression, not re.match(r"\s+(?:[^\W\d_]\w?\b|√)", after)
-        is_guess = re.match(r"\s*[-({\[–—]|\s+(?:[^\W\d_]\w?\b|√)", after) or _LIST.match(after)
+        is_guess = re.match(r"\s*:\s*\d|\s*[-({\[–—]|\s+(?:[^\W\d_]\w?\b|√)", after) or _LIST.match(after)
         return expression, not is_guess and "," not in expression
     return "", False
 

@@ -111,7 +111,7 @@ _FRACTIONS = str.maketrans(
 )
 _SUBSCRIPTS = str.maketrans({chr(0x2080 + digit): str(digit) for digit in range(10)})
 _NOTATIONS = (
-    (r"\\(?:[dt]?frac)\b", " frac"), (r"\\sqrt\b", "√"), (r"\bsqrt\b", "√"), (r"\\(?:cdot|times|ast)\b", "*"),
+    (r"\\(?:[dt]?frac)\b", " frac"), (r"\\sqrt\b", "√"), (r"\bsqrt\b", "√"), (r"\\(?:cdot|times|ast)(?![a-zA-Z])", "*"),
     (r"\\(?:approx|simeq)\b", "="), (r"\\(?:infty)\b", "∞"), (r"\\(?:l|c|v|d)?dots\b", "…"), (r"\\%", "%"),
     (r"\\(?:left|right|displaystyle|hphantom|phantom|quad|qquad)\b", " "), (r"\\(?:exp)\b", "exp"), (r"\\[,;:! ]", " "),
     (r"\\(?:mathbf|mathrm|mathit|textbf|textit|text|emph|underline|boxed)\s*\{([^{}]*)\}", r"\1"),

@@ -280,10 +280,9 @@ class TableChecker:
             return
         lengths = {len(row) for _, row in table.misfits}
         is_whole_table = len(table.misfits) > 1 or UNKNOWN_ROW in (*written.rows, *self.example.tokens)
-        if not table.cells and is_whole_table and len(lengths) == 1:  # another table, or read wrongly
-            reason = (
-                f"{len(table.misfits)} × {lengths.pop()} cells instead of {len(table.rows)} × {len(table.columns)}."
-            )
+        if is_whole_table and (not table.cells or len(table.misfits) > max(3, len(table.by_row()))):  # another table
+            cells = " or ".join(map(str, sorted(lengths))) if len(lengths) < 3 else f"{min(lengths)} to {max(lengths)}"
+            reason = f"{len(table.misfits)} × {cells} cells instead of {len(table.rows)} × {len(table.columns)}."
             self.unread.append(UnreadTable(table.caption, reason))
             return
         self.readings[name] = self.judge_table(table, known, self.readings[name])
@@ -426,7 +425,12 @@ class TableChecker:
     ) -> list[RowFinding]:
         """Return the mistakes of whole rows."""
         clean, findings = judging.clean_reading(known), []
-        findings += judging.length_findings(table, None if clean is None else clean.point)
+        if verdicts or not any(row is None for row, _ in table.misfits):
+            findings += judging.length_findings(table, None if clean is None else clean.point)
+        else:  # nothing in it is known
+            self.unread.append(
+                UnreadTable(table.caption, f"It has more rows than there are tokens: {len(table.rows)}.")
+            )
         findings += judging.total_findings(table, clean)
         if table.step == "weights" and self.example.normalise != "none":
             findings += judging.sum_findings(table, verdicts)

@@ -17,7 +17,7 @@ from peasy.worked.tables.readers import read_markdown
 from peasy.worked.tables.sheet import Sheet
 
 _MAX_SHEET_CELLS = 100_000
-"""Maximum number of cells of a workbook."""
+"""Maximum number of cells of a workbook that hold something."""
 
 
 def read_notebook(text: str) -> Sheet:
@@ -65,7 +65,7 @@ def read_workbook(path: Path) -> str:
     writer = csv.writer(out, delimiter="\t")
     for sheet in book.worksheets:
         rows = [["" if value is None else value for value in row] for row in sheet.iter_rows(values_only=True)]
-        count += sum(map(len, rows))
+        count += sum(cell != "" for row in rows for cell in row)
         if count > _MAX_SHEET_CELLS:
             raise InvalidInput(f"{path.name} has more than {_MAX_SHEET_CELLS:,} cells.", hint="Check a smaller file.")
         if rows and rows[0] and isinstance(rows[0][0], int | float):
@@ -75,11 +75,17 @@ def read_workbook(path: Path) -> str:
 
 
 def _narrow(rows: list[list[Any]]) -> Iterator[list[Any]]:
-    """Yield the rows of a sheet, each table as wide as its own cells and not as the widest table of the sheet."""
+    """Yield the rows of a sheet with its tables below each other: those beside each other have empty columns between.
+
+    A first column of labels stays with the tables beside it.
+    """
     for is_empty, block in groupby(rows, key=lambda row: not any(cell != "" for cell in row)):
-        table = list(block)
-        width = 0 if is_empty else max(index + 1 for row in table for index, cell in enumerate(row) if cell != "")
-        yield from (row[:width] for row in table)
+        columns = [] if is_empty else list(zip(*block, strict=False))
+        tables = [list(group) for used, group in groupby(columns, lambda column: any(map(str, column))) if used]
+        for table in tables:
+            yield from [*map(list, zip(*table, strict=True)), []]
+        if is_empty:
+            yield []
 
 
 def read_array_file(path: Path) -> str:

@@ -262,7 +262,8 @@ def _is_explained(example: Example, mistaken: frozenset[str] = frozenset(), must
 
 
 def _agrees(checker: TableChecker, mistaken: frozenset[str]) -> bool:
+    cells = [cell for cell in checker.cells if cell.table not in mistaken]
     right = all(
-        cell.verdict in ("right", "truncated", "follows") for cell in checker.cells if cell.table not in mistaken
+        cell.verdict in ("right", "follows") or (cell.verdict == "truncated" and bool(cell.decimals)) for cell in cells
     )
     return right and not checker.unread and all(row.table in mistaken for row in checker.row_findings)

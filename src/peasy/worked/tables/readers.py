@@ -35,6 +35,9 @@ _LEAD_IN = re.compile(r"(.*?)\s*(?:\b(?:is|are|become|becomes|follow|follows)\b)
 _CELLS = re.compile(r"(?<!\\)\|")
 _ESCAPED = re.compile(r"\\([\\`*{}\[\]<>#|&$~^!_+=.)-])")
 
+_MAX_ONE_CALCULATION = 24
+"""A spreadsheet with more tables is read like the output of a program: several layers, or several examples."""
+
 _CAPTION_SEARCH_CHARS = 2000
 """Number of characters before a table that are searched for its caption."""
 
@@ -384,6 +387,7 @@ def read_csv(text: str) -> Sheet:
             block.pop(0)
         if block:
             _add_table(sheet, block)
+    sheet.sequential = len(sheet.tables) > _MAX_ONE_CALCULATION
     return sheet
 
 

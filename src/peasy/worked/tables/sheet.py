@@ -144,7 +144,9 @@ class Sheet:
             if is_setting := _is_value(name, value):
                 self.settings[name] = value
             return is_setting
-        near = did_you_mean(name, SETTINGS[3:]) if _SETTING_VALUES.fullmatch(value) and len(name) > 3 else None
+        # `num_heads = 16` in a lecture is no misspelt setting
+        is_typed = _SETTING_VALUES.fullmatch(value) and len(name) > 3 and not name.startswith(("num_", "n_"))
+        near = did_you_mean(name, SETTINGS[3:]) if is_typed else None
         if near and parse_caption(name) is None:
             raise InvalidInput(f'"{line.strip()[:60]}": there is no such setting.', hint=near)
         return False
@@ -394,7 +396,7 @@ def _is_value(name: str, text: str) -> bool:
     if name in ("title", "tokens", "source_tokens") or value in known or (not known and read_number(text) is not None):
         return True
     near = did_you_mean(value, known)
-    if re.fullmatch(r"[\w-]+", text) and (near or name != "example"):
+    if re.fullmatch(r"[\w-]+", text, re.ASCII) and (near or name != "example"):
         raise InvalidInput(f'"{name}: {text[:40]}": there is no such value.', hint=near)
     return False
 
@@ -438,13 +440,13 @@ def _infer_tokens(tables: Sequence[WrittenTable]) -> tuple[str, ...]:
         if not inputs and len(table.columns) > count and set(table.rows) <= set(table.columns):
             return table.columns
     for table in by_query:
-        if len(table.rows) == count and all(table.rows):
+        if 0 < len(table.rows) == count and all(table.rows):
             return table.rows
     for table in by_key:
         if len(table.columns) == count and all(table.columns):
             return table.columns
     rest = max((len(table.cells) for table in tables if _step_of(table) in KEY_ROWS), default=1)
-    return tuple(f"x_{index + 1}" for index in range(count or rest))
+    return tuple(f"x_{index + 1}" for index in range(count or max(rest, 1)))
 
 
 def _infer_keys(tables: Sequence[WrittenTable], queries: int) -> tuple[str, ...]:

@@ -243,3 +243,14 @@ def test_translator_is_equal_in_transformers(tmp_path):
     found = theirs.generate(torch.tensor(source), max_new_tokens=10, do_sample=False, num_beams=1).tolist()
     for answer, expected in zip(generate(model, None, SamplingParams(10), source=source), found, strict=True):
         assert answer == expected[1 : 1 + len(answer)]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_separators_of_unicode_are_tokens_of_vocab_txt(tmp_path, end):
+    """Chinese BERT has U+2028 as a token: as a line break, it would move all ids behind it."""
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "\u2028", "\x0b", "the", "pizza", "##s"]
+    (tmp_path / "vocab.txt").write_bytes("".join(piece + end for piece in pieces).encode())
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    ours, theirs = read_tokenizer(SafeFolder(tmp_path)), AutoTokenizer.from_pretrained(tmp_path)
+    assert ours.encode_ids("The pizzas") == theirs("The pizzas")["input_ids"] == [2, 7, 8, 9, 3]
+    assert len(ours) == len(pieces)

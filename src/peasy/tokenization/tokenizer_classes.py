@@ -19,7 +19,7 @@ _MODEL_TYPES = {
     "RobertaTokenizer": "roberta roberta-prelayernorm bart", "MPNetTokenizer": "mpnet", "AlbertTokenizer": "albert",
     "XLMRobertaTokenizer": "xlm-roberta", "CamembertTokenizer": "camembert", "T5Tokenizer": "t5 mt5",
     "M2M100Tokenizer": "m2m_100", "MBartTokenizer": "mbart", "PegasusTokenizer": "pegasus",
-    FILE_CLASS: "mistral mistral3 ministral mixtral phi3 olmo2 olmo3 stablelm granite modernbert",
+    FILE_CLASS: "gpt_bigcode mistral mistral3 ministral mixtral phi3 olmo2 olmo3 stablelm granite modernbert",
 }  # fmt: skip
 _CLASS_OF_MODEL = {model: name for name, models in _MODEL_TYPES.items() for model in models.split()}
 _ALWAYS_OF_MODEL = ("qwen2",)

@@ -15,7 +15,7 @@ import os
 import re
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -456,16 +456,19 @@ def find_target(module: types.ModuleType, name: str, where: str) -> Any:
     return target
 
 
-def definitions(file: Path) -> Iterator[tuple[ast.FunctionDef | ast.ClassDef, str]]:
-    """Yield the functions and classes of a file or notebook, with their source, without running it."""
+def definitions(file: Path) -> Sequence[tuple[ast.FunctionDef | ast.ClassDef, str]]:
+    """Return the functions and classes of a file or notebook, with their source, without running it."""
     try:
-        text = python_source(file)
-        nodes = ast.parse(text).body
+        return _definitions_of(python_source(file))
     except (SyntaxError, UnicodeDecodeError, ValueError, OSError, InvalidInput):
-        return
-    for node in nodes:
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            yield node, ast.get_source_segment(text, node) or ""
+        return ()
+
+
+@functools.lru_cache(256)  # read again for each call that is tried
+def _definitions_of(text: str) -> Sequence[tuple[ast.FunctionDef | ast.ClassDef, str]]:
+    lines = text.split("\n")  # ast.get_source_segment splits the whole text again for each node
+    nodes = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    return [(node, "\n".join(lines[node.lineno - 1 : node.end_lineno])) for node in nodes]
 
 
 def defined_names(file: Path) -> list[str]:

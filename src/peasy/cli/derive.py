@@ -24,11 +24,7 @@ _FROM_FLAGS = ("device", "offline", "confirm", "seed")
 
 
 def derive(
-    command: Callable[..., T],
-    *,
-    hide: Collection[str] = (),
-    options: type | None = None,
-    group: Group | None = None,
+    command: Callable[..., T], *, hide: Collection[str] = (), options: type | None = None, group: Group | None = None
 ) -> Callable[[Callable[Concatenate[partial[T], P], CommandOutput]], Callable[P, CommandOutput]]:
     """Decorate a CLI function: it also gets a flag for each parameter of `command` that it does not declare itself.
 

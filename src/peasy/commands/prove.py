@@ -22,11 +22,7 @@ if TYPE_CHECKING:
     from peasy.verification.implementation.child import ChildLimits, ExaminationRequest
     from peasy.verification.paths import TokenSequence
 
-_PROMPTS = (
-    "The pizza came out of the oven and it tasted good.",
-    "Your journey starts with one step.",
-    "I love AI.",
-)
+_PROMPTS = ("The pizza came out of the oven and it tasted good.", "Your journey starts with one step.", "I love AI.")
 """Default prompts."""
 _RANDOM_LENGTHS = (17, 9, 1)
 """Lengths of the random sequences for a model without a tokenizer."""

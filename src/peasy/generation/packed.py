@@ -15,12 +15,7 @@ from torch import nn
 from peasy.errors import InvalidInput, MissingExtra, did_you_mean
 from peasy.extras import install_line
 from peasy.generation import packed_linear, packed_numba
-from peasy.generation.batch_invariance import (
-    BatchInvariance,
-    check_batch_invariance,
-    linear_kind,
-    pad_small_batches,
-)
+from peasy.generation.batch_invariance import BatchInvariance, check_batch_invariance, linear_kind, pad_small_batches
 from peasy.generation.machine_measurements import remembered
 from peasy.generation.sampling_params import WeightFormat
 from peasy.models.baselines import NGramModel

@@ -6,13 +6,7 @@ from shlex import quote
 import numpy as np
 
 from peasy.inspection import results
-from peasy.inspection.results import (
-    WORD_MERGE_NOTE,
-    AttentionInfo,
-    AttentionMeasure,
-    AttentionRecord,
-    Capture,
-)
+from peasy.inspection.results import WORD_MERGE_NOTE, AttentionInfo, AttentionMeasure, AttentionRecord, Capture
 from peasy.inspection.words import merge_words, words_in_rows
 from peasy.nn.module_path import ModulePath
 from peasy.views import document as doc

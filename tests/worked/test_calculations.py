@@ -205,6 +205,8 @@ def test_a_vector_that_is_a_row_of_a_checked_table_is_judged_once():
         (r"$300^3 = 2.7\times10^7$", ["right"]),
         (r"$e^0 : e^{-100} : e^{-200} \approx 1 : 0 : 0$", []),
         ("Step 2: 28 * 28 = 784", ["right"]),
+        ("~40/4 = 9 frames", []),
+        ("4 matrices of 512^2 = 4·512^2 = 1048576", ["right"]),
     ],
 )
 def test_other_forms_of_a_result(text, verdicts):

@@ -163,3 +163,10 @@ def test_scores_that_are_divided_in_their_chain_are_the_scaled_ones():
     assert line == "scaled = [0.71, 0]"
     (line,) = reduce_statements(["scores = [1*1 + 0*0, 1*0 + 0*1] / 2 = [0.5, 0]"], True)
     assert line == "scores = [0.5, 0]"
+
+
+def test_a_number_before_the_next_name_is_a_statement_of_its_own():
+    assert not any(
+        "y = [" in line
+        for line in reduce_statements(["x = [2, 3] y = 1 w = [0.1, -0.2]", "y = 1 w = [0.1, -0.2]"], True)
+    )

@@ -34,7 +34,7 @@ _FENCE = re.compile(r"\s*(?:```|~~~)\s*(\S*)")
 _NO_TEXT = re.compile(r"https?://\S+|</?[a-zA-Z][^<>]*>|\b0x\w+")
 _SIGNS = (
     (r"(?<=[\d)])\s*\*\*\s*(?=[\d(.-])", "^"), (r"(?<=[\d)])\s*(?:[x×]|\\times(?![a-zA-Z]))\s*(?=[-−\d(.])", " × "),
-    (r"÷", "/"), (r"[x×]\s*(?=\[)", "×"),
+    (r"÷", "/"), (r"~(?=\d)", " ∼ "), (r"[x×]\s*(?=\[)", "×"),
     (r"\]\s*(?:\.|•|∙)\s*(?=\[)", "] * "), (r"(?<=[)\]])\s*(?:→|⇒|⟶|[-=]>)\s*(?=\[)", " = "),
     (r"(?i)\\operatorname\{softmax\}|\bsoftmax\b", "softmax"), (r"ᵀ|\^\{?\\top\b\}?|\^\{T\}", "^T"),
     (r"(?<!\\)&|\\\\(?:\[[^\]]*\])?|\\[\[\]()]", " "), (r"\\(?:big|Big|bigg|Bigg)[lr]?\b", " "),
@@ -83,8 +83,11 @@ class Calculation:
         is_shape = bool(_SHAPE.fullmatch(self.right)) and (  # b × 6 × 2 = 2 × 6 × 2, 448/7 = 64 × 64
             bool(_SHAPE.fullmatch(self.left)) or len(set(re.findall(r"\d+", self.right))) == 1
         )
-        is_shape |= bool(_POWER_OF_TEN.fullmatch(self.right))  # an order of magnitude
-        is_certain = self.is_certain and not is_shape and verdicts[:1] == ["wrong"] and None not in verdicts
+        # an order of magnitude; 4 matrices of 512^2 = 4·512^2
+        is_other = bool(_POWER_OF_TEN.fullmatch(self.right)) or _contains(self.right, self.left)
+        is_certain = (
+            self.is_certain and not is_shape and not is_other and verdicts[:1] == ["wrong"] and None not in verdicts
+        )
         return "wrong" if is_certain else None
 
     @property
@@ -97,6 +100,11 @@ class Calculation:
             return number
         array = evaluate_array(self.right)
         return array if array is None or _OPERATION.search(self.right) else _as_rounded(array)
+
+
+def _contains(right: str, left: str) -> bool:
+    """True if the right side is the left one times a number."""
+    return bool(re.fullmatch(rf"\d+\s*[*×]\s*{re.escape(left)}|{re.escape(left)}\s*[*×]\s*\d+", right))
 
 
 def _as_rounded(array: NumberArray, usual: int | None = None) -> NumberArray:
@@ -281,7 +289,7 @@ def _last_expression(text: str) -> tuple[str, bool]:
         if (
             expression[0] == "+"
             or _OF_FUNCTION.search(before)
-            or re.search(r"(?:[\w)\]}'′_^]|\.\.\.?|…)\Z|(?:[-+*/^@×·]|\bx|[\d}]\s+:)\s*\Z", before)
+            or re.search(r"(?:[\w)\]}'′_^]|\.\.\.?|…)\Z|(?:[-+*/^@×·∼]|\bx|[\d}]\s+:)\s*\Z", before)
         ):
             return "", False  # the rest of something longer
         is_sign = expression[0] == "-" and bool(re.search(r"[\w)\]]\s*\Z", before))

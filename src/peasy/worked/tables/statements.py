@@ -32,6 +32,8 @@ _BY_ROOT = re.compile(r"/\s*\(?(?:√|\\?(?:\w+\.)?sqrt)")
 _OPERAND = re.compile(r"(?<!array)(?<!tensor)[×·⋅*+/(]\s*\[|\]\s*(?:[×·⋅*+/^]|\)?\s*=)|\[[^\[\]]*[a-z×·*]\(?[^\[\]]*\]")
 _DRAWN = re.compile(r"\](?:\s{2,}|,\s{3,})\[|^\s*\[[^\[\]]*\]\s*[x×@·*]\s*\[")
 """Sign of matrices beside each other, as in a product drawn with letters."""
+_NUMBER_FIRST = re.compile(rf"{_NUMBER}(?:\s+[^\W\d]\w*)?")
+"""A number of its own, also before the next name: `y = 1 w = [0.1, -0.2]`."""
 _TWO = re.compile(r"\]\s+[^\W\d]\w*(?:\s+\w+)*$")
 """Sign of two statements in one clause: `k1 = [1, 0] and k2 = [0, 1]`."""
 
@@ -120,7 +122,7 @@ def _chain(text: str) -> list[tuple[str, str]]:
     first, *others = (part.strip() for part in _EQUALS.split(text))
     result = _RESULT.fullmatch(others[-1]) if others else None
     name = _name(first)
-    is_other = any(_TWO.search(part) or re.fullmatch(_NUMBER, part) for part in others[:-1])
+    is_other = any(_TWO.search(part) or _NUMBER_FIRST.fullmatch(part) for part in others[:-1])
     if result is None or not name or len(name) > 40 or is_other:
         return []
     if parse_caption(name) == ("weights", None) and any(map(_OF_VECTORS.search, others[:-1])):

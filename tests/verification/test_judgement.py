@@ -342,3 +342,170 @@ def test_masks_of_loops_are_compared_by_their_output():
     assert (found.verdict, any("True = may attend" in text for text in found.conventions)) == (EQUAL, True)
     assert examine(loop_without_mask).mistakes == ("mask ignored",)
     assert examine(loop_one_off).verdict == NOT_COMPARED
+
+
+class CacheBehindAFlag(Layers):
+    """Its keys and values so far are attributes; a flag turns them on."""
+
+    aligned, used = True, True
+
+    def __init__(self, dim):
+        super().__init__(dim)
+        self.register_buffer("cache_k", None, persistent=False)
+        self.register_buffer("cache_v", None, persistent=False)
+
+    def forward(self, x, use_cache=False):
+        q, k, v = self.w_q(x), self.w_k(x), self.w_v(x)
+        if use_cache:
+            self.cache_k = k if self.cache_k is None else torch.cat([self.cache_k, k], dim=1)
+            self.cache_v = v if self.cache_v is None else torch.cat([self.cache_v, v], dim=1)
+            k, v = (self.cache_k, self.cache_v) if self.used else (k, v)
+        past = k.size(1) - x.size(1) if self.aligned else 0
+        return attend(q, k, v, torch.ones(x.size(1), k.size(1), dtype=torch.bool).triu(past + 1))
+
+
+class FlaggedTopLeft(CacheBehindAFlag):
+    aligned = False
+
+
+class FlaggedNotUsed(CacheBehindAFlag):
+    used = False
+
+
+def test_a_cache_behind_a_flag_is_tried():
+    found = examine(CacheBehindAFlag)
+    assert (found.verdict, "a sequence in two chunks, with its cache" in found.checks) == (EQUAL, True)
+    assert examine(FlaggedTopLeft).mistakes == ("causal top-left with a cache",)
+    assert examine(FlaggedNotUsed).mistakes == ("cache not used",)
+
+
+class Fused(nn.Module):
+    parts = (0, 1, 2)
+
+    def __init__(self, dim):
+        super().__init__()
+        self.qkv = nn.Linear(dim, 3 * dim)
+
+    def forward(self, x):
+        all_parts = self.qkv(x).chunk(3, dim=-1)
+        q, k, v = (all_parts[part] for part in self.parts)
+        return self.attention(q, k, v)
+
+    def attention(self, q, k, v):
+        return helper(q, k, v, q.size(-1))
+
+
+class FusedQueriesTwice(Fused):
+    parts = (0, 0, 2)
+
+
+class FusedKeysTwice(Fused):
+    parts = (1, 1, 2)
+
+
+class FusedValuesTwice(Fused):
+    parts = (0, 2, 2)
+
+
+class FusedInAnotherOrder(Fused):
+    parts = (0, 2, 1)
+
+
+class FusedSwapped(Fused):
+    def attention(self, q, k, v):
+        return helper(q, v, k, q.size(-1))
+
+
+@pytest.mark.parametrize(
+    ("written", "mistakes"),
+    [
+        (Fused, ()), (FusedQueriesTwice, ("keys from the queries",)), (FusedKeysTwice, ("queries from the keys",)),
+        (FusedValuesTwice, ("keys from the values",)), (FusedSwapped, ("keys and values swapped",)),
+    ],
+)  # fmt: skip
+def test_parts_of_a_fused_layer_are_told_by_their_place_and_by_the_names_of_a_call(written, mistakes):
+    assert examine(written).mistakes == mistakes
+    assert examine(FusedInAnotherOrder).verdict == EQUAL
+
+
+def weak_mask(q, k, v):
+    future = torch.ones(q.size(-2), k.size(-2)).triu(1)
+    scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1)) + future * -1e-10
+    return torch.softmax(scores, dim=-1) @ v
+
+
+def test_a_mask_that_is_too_weak_to_see_is_no_missing_mask():
+    assert examine(weak_mask).mistakes == ("mask value too small",)
+
+
+class HasAccess(nn.Module):
+    """Attention in which a mask says what may be seen."""
+
+    def forward(self, q, k, v, mask=None):
+        """Attend.
+
+        `mask` has shape `[query, key]` and `mask[i, j]` indicates whether
+        the query at `i` has access to the key at `j`.
+        """
+        return attend(q, k, v, mask)
+
+
+def test_a_meaning_told_by_whether_is_read():
+    assert examine(HasAccess).mistakes == ("mask inverted",)
+
+
+class MultipliedByItsScale(Layers):
+    def __init__(self, dim):
+        super().__init__(dim)
+        self.scale = dim**0.5
+
+    def forward(self, x):
+        return torch.softmax(self.w_q(x).mul(self.scale) @ self.w_k(x).transpose(-2, -1), dim=-1) @ self.w_v(x)
+
+
+class DividedByHeads(Layers):
+    def __init__(self, dim, heads):
+        super().__init__(dim)
+        self.heads = heads
+
+    def forward(self, x):
+        q, k, v = (split(w(x), self.heads) for w in (self.w_q, self.w_k, self.w_v))
+        scores = q @ k.transpose(-2, -1) / math.sqrt(self.heads)
+        return (torch.softmax(scores, dim=-1) @ v).transpose(1, 2).flatten(2)
+
+
+def made(dim, heads):
+    return DividedByHeads(dim, heads)
+
+
+class KeysFromValues(Layers):
+    def forward(self, x):
+        q = self.w_q(x)
+        k = self.w_v(x)
+        v = self.w_v(x)
+        return attend(q, k, v)
+
+
+def numpy_attention(q, k, v, mask):
+    scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]) + mask
+    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return powers / powers.sum(axis=-1, keepdims=True) @ v
+
+
+def numpy_causal(q, k, v):
+    future_mask = (1 - np.tri(q.shape[-2], k.shape[-2], 1)) * -1e9
+    return numpy_attention(q, k, v, future_mask)
+
+
+@pytest.mark.parametrize(
+    ("written", "mistake", "line"),
+    [
+        (MultipliedByItsScale, "scale multiplied", "self.scale = dim**0.5"),
+        (DividedByHeads, "scale by number of heads", "scores = q @ k.transpose(-2, -1) / math.sqrt(self.heads)"),
+        (KeysFromValues, "keys from the values", "k = self.w_v(x)"),
+        (numpy_causal, "causal mask off by one (future)",
+         "future_mask = (1 - np.tri(q.shape[-2], k.shape[-2], 1)) * -1e9"),
+    ],
+)  # fmt: skip
+def test_the_line_is_where_a_number_a_layer_or_a_mask_was_chosen(written, mistake, line):
+    assert lines(examine(written))[:1] == [(mistake, line)]

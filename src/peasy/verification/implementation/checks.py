@@ -22,7 +22,7 @@ from peasy.verification.implementation.core import Array, find_cores
 from peasy.verification.implementation.creation import is_module
 from peasy.verification.implementation.forms import Attempt
 from peasy.verification.implementation.judge import judge
-from peasy.verification.implementation.judgement import Context, Judgement, parameters_around, place_of
+from peasy.verification.implementation.judgement import Context, Judgement, line_that_sets, parameters_around, place_of
 from peasy.verification.implementation.masks import builder_place, judge_pattern, mask_place
 from peasy.verification.implementation.names import is_unspecific, projection_role, role_of
 from peasy.verification.implementation.reading import Reading, read_cores
@@ -181,7 +181,9 @@ def check_output_projection(attempt: Attempt, reading: Reading, found: Judgement
 def check_cache(attempt: Attempt, reading: Reading, found: Judgement, seed: int) -> str:
     """Compare a sequence in two chunks, with the cache, with the same sequence in one call."""
     roles = {role_of(p.name): p.name for p in attempt.parameters}
-    if not {"cache", "past_key", "offset"} & set(roles):
+    own = " ".join([*getattr(attempt.module, "__dict__", {}), *getattr(attempt.module, "_buffers", {})])
+    kept = bool(re.search(r"cached?_(k|v|key|value)|(k|v|key|value)s?_?cache", own))  # keys and values that it keeps
+    if not {"cache", "past_key", "offset"} & set(roles) and not (kept and "use_cache" in roles):
         return ""
     subject, axis = attempt.subject, reading.attended[0]
     whole = subject.plain()
@@ -203,11 +205,7 @@ def check_cache(attempt: Attempt, reading: Reading, found: Judgement, seed: int)
                     found.convention("its cache takes one token at a time")
                 return text
     if best is not None:
-        own = " ".join([*getattr(attempt.module, "__dict__", {}), *dict(getattr(attempt.module, "_buffers", {}))])
-        kept = re.search(
-            r"cached?_(k|v|key|value)|(k|v|key|value)s?_?cache", own
-        )  # keys and values that it keeps itself
-        _name_cache_mistake(best, reading, bool({"cache", "past_key"} & set(roles) or kept), found, seed)
+        _name_cache_mistake(best, reading, bool({"cache", "past_key"} & set(roles)) or kept, found, seed)
     return text if best is not None else ""
 
 
@@ -238,13 +236,13 @@ def _second_chunks(attempt: Attempt, roles: Mapping[str, str], axis: int, prefix
                 result = first.run({**first.tensors(first.inputs), **first.constants})
     except Exception:
         return
+    more = {roles["use_cache"]: True} if "use_cache" in roles else {}
     if "cache" not in roles:
-        yield _changed(subject, parts[1], offset)
+        yield replace(_changed(subject, parts[1], offset | more), run=partial(_run_from, subject.run, _state(attempt)))
         return
     extra = list(result[1:]) if isinstance(result, tuple | list) else []
     made = [cache for cache in extra if len(list(leaves(cache)))]
     for cache in made or _filled_caches(attempt, first, roles["cache"]):
-        more = {roles["use_cache"]: True} if "use_cache" in roles else {}
         second = _changed(subject, parts[1], {**offset, **more})
         second.constants.pop(roles["cache"], None)
         yield replace(second, run=partial(_run_with_cache, second.run, roles["cache"], cache))
@@ -256,6 +254,23 @@ def _rows_of(table: Any, size: int, rows: slice) -> Any:
         return tuple(_rows_of(each, size, rows) for each in table)
     axis = next((axis for axis, length in enumerate(table.shape) if length == size), None)
     return table if axis is None else table[(slice(None),) * axis + (rows,)]
+
+
+def _state(attempt: Attempt) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Return what each part of a module keeps, beside its parameters, and a copy."""
+    parts = [vars(each) for each in attempt.module.modules()] if is_module(attempt.module) else []
+    kept = [each for part in parts for each in (part, part["_buffers"])]
+    return [(each, {name: copy.deepcopy(v) for name, v in each.items() if name[0] != "_"}) for each in kept]
+
+
+def _run_from(
+    run: Callable[[Mapping[str, Any]], Any], state: list[tuple[dict[str, Any], dict[str, Any]]],
+    values: Mapping[str, Any],
+) -> Any:  # fmt: skip
+    """Call with the state that was kept: a layer's own cache grows with each call."""
+    for part, kept in state:
+        part.update(kept)
+    return run(values)
 
 
 def _run_with_cache(run: Callable[[Mapping[str, Any]], Any], name: str, cache: Any, values: Mapping[str, Any]) -> Any:
@@ -309,7 +324,9 @@ def _name_cache_mistake(second: RepeatedCall, whole: Reading, has_cache: bool, f
                   and queries in tuple(op.outputs[0].shape)]  # fmt: skip
         first = min(tables, key=lambda op: op.index, default=None)  # made of no input: the positions
         given = first is not None and first.callers and "offset" in map(role_of, parameters_around(first.place))
-        found.mistake("positions not shifted with the cache", first.callers[0] if first and given else place_of(first))
+        place = first.callers[0] if first and given else place_of(first)
+        chosen = line_that_sets(place, r"\b(\w*(?:pos|offset|start|past)\w*)\b(?!\()", "") if given else None
+        found.mistake("positions not shifted with the cache", chosen or place)
         return
     found.not_understood("With its cache it gives other numbers than in one call.")
 

@@ -44,6 +44,7 @@ from peasy.verification.implementation.masks import (
     mask_place,
     mask_trials,
     repeating_place,
+    weak_place,
 )
 from peasy.verification.implementation.names import role_of
 from peasy.verification.implementation.reading import Reading, read_cores
@@ -282,16 +283,18 @@ def _judge_bias(reading: Reading, found: Judgement) -> None:
     if reading.bias is None or reading.allowed is None:
         return
     bias = np.where(reading.allowed, reading.bias, 0.0)
-    if np.ptp(reading.bias[reading.allowed]) < 1e-6 if reading.allowed.any() else True:
+    spread = float(np.ptp(reading.bias[reading.allowed])) if reading.allowed.any() else 0.0
+    two = spread > 0 and len(np.unique(np.round(bias[reading.allowed] / spread, 5))) == 2
+    if spread < 1e-6 and not (two and not reading.bias_learned):
         return
     if reading.bias_from_inputs:
         found.not_understood("A learned term that depends on the inputs is added to the scores (relative positions?).")
     elif reading.bias_learned:
         found.convention("a learned bias is added to the scores")
+    elif two:
+        found.mistake("mask value too small", weak_place(reading))
     elif _is_alibi(reading, bias):
         found.convention("ALiBi: a bias that falls with the distance")
-    elif len(np.unique(np.round(bias[reading.allowed], 5))) == 2:
-        found.mistake("mask value too small", mask_place(reading))
     else:
         found.not_understood("Something unknown is added to the scores.")
 

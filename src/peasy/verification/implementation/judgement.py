@@ -150,8 +150,8 @@ def created_with(place: Place, names: list[str], files: list[str]) -> Place | No
 
 
 def line_that_sets(place: Place | None, used: str, value: str) -> Place | None:
-    """Return the one line of a class or function that gives a name its value, if this line uses it; else None."""
-    for name in re.findall(used, place.code) if place else ():
+    """Return the one line of a class or function that gives a name its value, if this statement uses it; else None."""
+    for name in re.findall(used, statement(place)) if place else ():
         made, file = re.compile(rf"\s*{re.escape(name)}\s*=(?!=){value}"), place.file if place else ""
         around = _around(place, ast.ClassDef if name.startswith("self.") else ast.FunctionDef)
         start, end = (around[-1].lineno, around[-1].end_lineno or 0) if around else (1, len(linecache.getlines(file)))

@@ -13,7 +13,7 @@ import numpy as np
 
 from peasy.verification.implementation.arguments import signature_of, source_of
 from peasy.verification.implementation.core import COPIES, Array, find_cores, grows
-from peasy.verification.implementation.judgement import Judgement, place_of
+from peasy.verification.implementation.judgement import Judgement, line_that_sets, place_of
 from peasy.verification.implementation.loading import definitions
 from peasy.verification.implementation.names import role_of
 from peasy.verification.implementation.reading import Reading
@@ -67,7 +67,13 @@ def builder_place(subject: RepeatedCall, reading: Reading) -> Place | None:
         for each in candidates:
             if each.name in names and each.place is not None:
                 return each.place
-    return op.place
+    return _line_that_makes(op, r".*\b(tri[lu]?|arange)\b") or op.place
+
+
+def _line_that_makes(op: Op, value: str) -> Place | None:
+    """Return the line that gives a mask its value, in the function that applies it or in its callers."""
+    made = (line_that_sets(place, r"\b(\w*mask\w*|future|hidden)\b", value) for place in (op.place, *op.callers))
+    return next(filter(None, made), None)
 
 
 def judge_pattern(subject: RepeatedCall, reading: Reading, named_causal: bool, found: Judgement) -> str:
@@ -98,7 +104,13 @@ def judge_weak_mask(reading: Reading, found: Judgement) -> None:
     assert reading.replaced is not None
     assert reading.bias is not None
     name = "mask value too small" if reading.bias[reading.replaced].any() else "masked scores become 0"
-    found.mistake(name, mask_place(reading))
+    found.mistake(name, weak_place(reading))
+
+
+def weak_place(reading: Reading) -> Place | None:
+    """Return the line that multiplies a mask by its number, or that applies it."""
+    op = mask_op(reading)
+    return None if op is None else _line_that_makes(op, r".*\*\s*-\s*\d") or op.place
 
 
 def _pattern_kind(reading: Reading) -> str:
@@ -300,7 +312,9 @@ def declared_mask_meaning(target: Any, file: str, name: str, namespace: Mapping[
     docstring = "\n".join(entries or lines)
     hidden = r"hide|hidden|mask(?:ed)? out|ignore|block|not (?:attend|look|see|allowed)|forbid|pad"
     seen = r"may|can|allow|attend|visible|keep|look|see|real|valid|participat"
-    first = re.search(rf"(?:true|\b1|ones?)\b[^.,;\n]{{0,40}}?(?:({hidden})|(?:{seen}))", docstring)
+    paragraphs = "\n".join(entries or [each for each in text.split("\n\n") if name.lower() in each])
+    asked = re.search(rf"whether[^.;]{{0,120}}?(?:({hidden})|access|(?:{seen}))", paragraphs)
+    first = asked or re.search(rf"(?:true|\b1|ones?)\b[^.,;\n]{{0,40}}?(?:({hidden})|(?:{seen}))", docstring)
     if first:
         return first[1] is None
     if name.lower() in ("hide", "hidden_mask"):

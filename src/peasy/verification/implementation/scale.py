@@ -15,6 +15,7 @@ from peasy.verification.implementation.judgement import (
     statement,
 )
 from peasy.verification.implementation.lineage import number_of
+from peasy.verification.implementation.names import role_of
 from peasy.verification.implementation.reading import Reading
 from peasy.verification.implementation.trace import Op, Place
 
@@ -72,20 +73,26 @@ def judge_scale(reading: Reading, context: Context, found: Judgement) -> None:
         found.mistake(name, _place_of_choice(reading, place, name))
 
 
-_CHOSEN = r"[*/]=?\s*((?:self\.)?\w*(?:scal|sqrt|temper)\w*)(?![\w(.])"
+_CHOSEN = r"(?:[*/]=?\s*|mul_?\(|div_?\()((?:self\.)?\w*(?:scal|sqrt|temper)\w*)(?![\w(.])"
 
 
 def _place_of_choice(reading: Reading, place: Place | None, name: str) -> Place | None:
     """Return the line that chooses a scale: of the constructor, or of the caller that gives it to a helper."""
     ops = _scale_ops(reading)
     used = [{*re.findall(_CHOSEN, op.place.code)} for op in ops if op.place]
-    if name in ("scale multiplied", "no scale") or (name == "scaled twice" and not set.intersection(*used)):
+    unnamed = name == "scale multiplied" and not re.search(
+        r"(\*=? *|mul_?\()(self\.)?\w*scal", place.code if place else ""
+    )
+    if name == "no scale" or unnamed or (name == "scaled twice" and not set.intersection(*used)):
         return place
     made = line_that_sets(place, _CHOSEN, r".*[\d.)]")
     if made is not None or place is None:
         return made or place
     callers = ops[-1].callers if ops else ()
-    given = re.findall(r"/.*?(self\.\w+|\b[a-z_]\w*)\b(?!\.?\w*\()", place.code)
+    given = [
+        each for each in re.findall(r"/\s*(?:[\w.]*\()?(self\.\w+|[a-z_]\w*)\b(?![.\[(])", place.code)
+        if role_of(each.removeprefix("self."), True) in ("scale", "temperature", "d_head", "")
+    ]  # fmt: skip
     if callers and {*given} & {*parameters_around(place)}:
         return callers[0]
     return created_with(place, given, [each.file for each in callers]) or place

@@ -1,12 +1,20 @@
 """Queries, keys and values: their inputs and layers, their tokens, and which query heads share a key head."""
 
+import ast
 import re
 from collections.abc import Iterable
 
 import numpy as np
 
 from peasy.verification.implementation.core import COPIES, NO_TOKEN, Array, grows
-from peasy.verification.implementation.judgement import Context, Judgement, heads_of, place_of, statement
+from peasy.verification.implementation.judgement import (
+    Context,
+    Judgement,
+    heads_of,
+    parameters_around,
+    place_of,
+    statement,
+)
 from peasy.verification.implementation.lineage import columns_of, first_mixing_op, lineage, parameters_of
 from peasy.verification.implementation.names import projection_role, role_of
 from peasy.verification.implementation.reading import Reading
@@ -18,7 +26,8 @@ def judge_sources(reading: Reading, context: Context, found: Judgement) -> None:
     sources = _source_roles(reading, context, found)
     product, place = reading.core.scores, place_of(reading.core.scores)
     if sources[1] == "value":
-        place = _place_that_names(product, "value")
+        own = sources[2] == "value" and reading.key_line.projections
+        place = _operand_place(reading, "key") if own else _place_that_names(product, "value")
     if sources in (("query", "value", "key"), ("query", "value", "query")):
         found.mistake("keys and values swapped", place)
     elif sources[:2] == ("key", "query") and not reading.core.swapped:
@@ -70,6 +79,19 @@ def _source_roles(reading: Reading, context: Context, found: Judgement) -> tuple
     if all(layers) and len({*layers}) == 2 and len({*roles}) == 3:  # one layer makes two of them, another one nothing
         return tuple(layers)
     return tuple(roles)
+
+
+def _swapped_call(op: Op) -> Place | None:
+    """Return the line that gives an array named as values for the keys, and one named as keys for the values."""
+    names = ["query", "key", "value"] if "scaled_dot_product_attention" in statement(op.place) else []
+    for place in (op.place, *op.callers):
+        for node in ast.walk(ast.parse(statement(place))):
+            given = [role_of(ast.unparse(each)) for each in node.args] if isinstance(node, ast.Call) else []
+            pairs = {*zip(given, map(role_of, names), strict=False)}
+            if {("key", "value"), ("value", "key")} <= pairs:
+                return place
+        names = [name for name in parameters_around(place) if name != "self"]
+    return None
 
 
 def _operand_place(reading: Reading, part: str) -> Place | None:
@@ -134,11 +156,14 @@ def _slices(reading: Reading, names: list[list[str]], found: Judgement) -> list[
     used = np.unique(np.concatenate([columns[i] for i in fused]))
     same = [(a, b) for a in fused for b in fused if a < b and np.array_equal(columns[a], columns[b])]
     if same and len(used) < width:
-        a, b = same[0]
-        roles = ["query", "key", "value"]
-        roles[b] = roles[a]
-        return roles
+        parts = ["query", "key", "value"]
+        firsts = {int(columns[i][0]) for i in fused} | {int(np.setdiff1d(np.arange(width), used)[0])}
+        at = sorted(firsts).index(int(columns[same[0][0]][0]))  # which of the parts, in their usual order
+        parts[same[0][0]] = parts[same[0][1]] = parts[fused[min(at, len(fused) - 1)]]
+        return parts
     order = sorted(fused, key=lambda i: int(columns[i][0]))
+    if fused[-2:] == [1, 2] and order.index(1) > order.index(2) and (place := _swapped_call(core.scores)):
+        found.mistake("keys and values swapped", place)
     text = ", ".join(("queries", "keys", "values")[i] for i in order)
     name = names[2][0].removesuffix(".weight") or "one layer"
     found.convention(f"{name} makes {text}, in this order")

@@ -28,9 +28,8 @@ class PeasyPlane extends HTMLElement {
 			this.status.textContent = `${names[chosen]}: nearest neighbours ${listed}.`;
 		};
 		this.points.forEach((point, index) => {
-			point.setAttribute("tabindex", index ? "-1" : "0");
-			point.setAttribute("role", "img");
-			point.setAttribute("aria-label", names[index] ?? "");
+			const attributes = { tabindex: index ? -1 : 0, role: "img", "aria-label": names[index] ?? "" };
+			for (const [name, value] of Object.entries(attributes)) point.setAttribute(name, String(value));
 		});
 		const indexOf = (event) => this.points.indexOf(event.target);
 		this.addEventListener("pointerover", (event) => highlight(indexOf(event)));

@@ -4,17 +4,11 @@ const THEMES = ["auto", "light", "dark"];
 
 export function addThemeButton(page) {
 	const button = Object.assign(page.createElement("button"), { id: "theme", type: "button" });
-	let chosen = 0;
-	const show = () => {
-		const name = THEMES[chosen];
+	const show = (name) => {
 		button.textContent = `Theme: ${name}`;
-		if (name === "auto") page.documentElement.removeAttribute("data-theme");
-		else page.documentElement.dataset.theme = name;
+		page.documentElement.dataset.theme = name;
+		button.onclick = () => show(THEMES[(THEMES.indexOf(name) + 1) % THEMES.length]);
 	};
-	button.addEventListener("click", () => {
-		chosen = (chosen + 1) % THEMES.length;
-		show();
-	});
-	show();
+	show("auto");
 	page.querySelector("main").append(button);
 }

@@ -66,9 +66,6 @@ export class KeyBindings {
 }
 
 function isTextInput(target) {
-	const hasText =
-		target instanceof HTMLInputElement && !["checkbox", "radio", "range", "button", "submit"].includes(target.type);
-	return (
-		hasText || target instanceof HTMLTextAreaElement || target instanceof HTMLSelectElement || target.isContentEditable
-	);
+	const withoutText = ["checkbox", "radio", "range", "button", "submit"].map((type) => `[type=${type}]`);
+	return target.matches?.(`input:not(${withoutText}), textarea, select, [contenteditable]`);
 }

@@ -1,7 +1,8 @@
 // Attention of one generated token: the text shaded by one head's weights, and the largest weights as a list.
 
 import { clamp, indices, reachOf, writeNumber } from "/web/render/numbers.js";
-import { bar, bdi, caveatLine, element, flexRow, quiet, select } from "../element.js";
+import { makeSelect } from "/web/render/figure.js";
+import { bar, bdi, caveatLine, element, flexRow, quiet } from "../element.js";
 
 /** Self-attention of the decoder, by layer; cross-attention is shown on the page Translate. */
 export function selfAttentionLayers(step) {
@@ -24,17 +25,11 @@ export function attentionPanel(step, pieces, layer, head, onChoose, caveat) {
 			token.style.background = `color-mix(in srgb, var(--accent) ${Math.round((40 * weight) / largest)}%, transparent)`;
 		return [token, element("wbr")];
 	});
-	const indexSelect = (label, count, chosen, onChange) =>
-		element(
-			"label",
-			label,
-			select(indices(count), chosen, (value) => onChange(Number(value))),
-		);
 	return element(
 		"div",
 		flexRow(
-			indexSelect("layer ", layers.length, layerIndex, (value) => onChoose(value, headIndex)),
-			indexSelect("head ", keys.length, headIndex, (value) => onChoose(layerIndex, value)),
+			makeSelect("layer", indices(layers.length), layerIndex, (index) => onChoose(index, headIndex)),
+			makeSelect("head", indices(keys.length), headIndex, (index) => onChoose(layerIndex, index)),
 		),
 		element(
 			"p.shaded",

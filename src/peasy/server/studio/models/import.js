@@ -57,8 +57,7 @@ function confirmImport(shell, card, onImported) {
 		}
 	});
 	const dialog = openDialog(
-		"Import",
-		element("h2", "Import this model?"),
+		"Import this model?",
 		element(
 			"p",
 			`${card.name} (${formatCount(card.parameters)} parameters, ${writeNumber(card.bytes / 1e6, 1)} MB) will be ` +

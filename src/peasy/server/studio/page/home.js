@@ -403,8 +403,6 @@ export class Page {
 
 	/** Register keys and exports: only once there is a picture that they can act on. */
 	enableKeys() {
-		if (this.keysEnabled) return;
-		this.keysEnabled = true;
 		const { view } = this;
 		const isLecture = () => document.body.classList.contains("lecture");
 		this.shell.keys.add([

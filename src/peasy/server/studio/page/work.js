@@ -35,7 +35,7 @@ export class Page {
 	constructor(place, shell) {
 		this.shell = shell;
 		this.header = element("header", element("h1", "Work"));
-		this.options = element("div.options");
+		this.options = element("div.row.options");
 		this.formulaDetails = details("Change the formula: scoring, normalisation, mask, scale", this.options);
 		this.stepBar = element("nav.step-bar", { "aria-label": "Steps" });
 		this.equations = element("section.board", { "aria-live": "off" });
@@ -58,8 +58,6 @@ export class Page {
 
 	/** Register keys, exports and copies: only once there are steps that they can act on. */
 	enableKeys() {
-		if (this.keysEnabled) return;
-		this.keysEnabled = true;
 		const { shell } = this;
 		shell.keys.add([
 			...["ArrowLeft", "["].map((key) => ({ key, label: "Previous step", run: () => this.moveStep(-1) })),

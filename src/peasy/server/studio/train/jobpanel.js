@@ -131,9 +131,7 @@ export function formatDuration(seconds) {
 /** A time in seconds since 1970, relative to now. */
 export function formatTimeAgo(time) {
 	const elapsed = Date.now() / 1000 - time;
-	return elapsed < 90
-		? "a moment ago"
-		: elapsed < 86400
-			? `${formatDuration(elapsed)} ago`
-			: `on ${new Date(time * 1000).toLocaleDateString("en-GB", { day: "numeric", month: "long", year: "numeric" })}`;
+	if (elapsed < 90) return "a moment ago";
+	if (elapsed < 86400) return `${formatDuration(elapsed)} ago`;
+	return `on ${new Date(time * 1000).toLocaleDateString("en-GB", { dateStyle: "long" })}`;
 }

@@ -401,7 +401,10 @@ class Case:
     @property
     def family(self) -> str:
         """Family of the checkpoint."""
-        return str(self.theirs.config.model_type)
+        from peasy.checkpoint.huggingface import detect_family
+
+        model_type = str(self.theirs.config.model_type)
+        return detect_family({"model_type": model_type, "architectures": [self.architecture]}).name
 
     @cached_property
     def ours(self) -> Any:

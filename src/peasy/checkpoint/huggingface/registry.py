@@ -6,16 +6,7 @@ from dataclasses import replace
 
 import torch
 
-from peasy.checkpoint.huggingface import (
-    bert_families,
-    config_fields,
-    falcon,
-    gpt,
-    llama,
-    marian,
-    modernbert,
-    t5,
-)
+from peasy.checkpoint.huggingface import bert_families, config_fields, gpt, llama, marian, modernbert, t5
 from peasy.checkpoint.huggingface.config_fields import ConfigFields
 from peasy.checkpoint.huggingface.config_table import Settings, settings_of
 from peasy.checkpoint.huggingface.family import ModelFamily
@@ -31,7 +22,6 @@ FAMILIES: dict[str, ModelFamily] = {
         gpt.FAMILIES[0],
         *llama.FAMILIES,
         *gpt.FAMILIES[1:],
-        falcon.FAMILY,
         *bert_families.FAMILIES,
         modernbert.FAMILY,
         *marian.FAMILIES,

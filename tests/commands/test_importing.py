@@ -163,6 +163,8 @@ def test_the_lines_that_convert_a_pickle_file_can_be_copied_from_the_terminal(co
     assert run(["import", str(copied)]) == 4
     lines = capsys.readouterr().err.splitlines()
     code = "\n".join(lines[lines.index("import pathlib, torch") :])
+    assert run(["import", str(copied), "--json"]) == 4
+    assert json.loads(capsys.readouterr().out)["error"]["script"] == code
     exec(compile(code, "copied", "exec"), {})
     assert peasy.import_model(copied).model.family == "gpt2"
 

@@ -153,6 +153,20 @@ def signature_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
     return [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) and p.name != "self"]
 
 
+def roles_of(parameters: list[inspect.Parameter]) -> dict[str, str]:
+    """Return roles by parameter name; if none is known, the first required ones are q, k, v, or x."""
+    roles = {p.name: role_of(p.name) for p in parameters}
+    roles |= {p.name: "causal" for p in parameters if roles[p.name] == "mask" and isinstance(p.default, bool)}
+    if set(roles.values()) & {"query", "key", "value", "x"}:
+        if "x" in roles.values() and "query" not in roles.values() and {"key", "value"} <= set(roles.values()):
+            roles = {name: "query" if role == "x" else role for name, role in roles.items()}
+        return roles
+    required = [p.name for p in parameters if p.default is p.empty and roles[p.name] in ("", "source")]
+    first = ("source", "query") if [roles[name] for name in required] == ["source", ""] else ("query", "source")
+    guessed = {1: ("x",), 2: first, 3: ("query", "key", "value"), 4: ("query", "key", "value", "mask")}
+    return roles | dict(zip(required, guessed.get(len(required), ()), strict=False))
+
+
 def _docstring_parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
     """Return the parameters of a C function, whose docstring begins with its signature."""
     first = re.match(r"\s*\w+\(([^)]*)\)", inspect.getdoc(function) or "")

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from peasy.errors import InvalidInput
-from peasy.verification.implementation.arguments import SIZES, ConfigGuess, signature_of
+from peasy.verification.implementation.arguments import SIZES, ConfigGuess, roles_of, signature_of
 from peasy.verification.implementation.names import role_of
 
 CALL_NAMES = {"q": "query", "k": "key", "v": "value", "x": "x", "source": "source", "context": "source", "y": "source"}
@@ -87,7 +87,8 @@ def short_text(value: Any) -> str:
         return f"nn.Linear({value.in_features}, {value.out_features}, bias=False)"
     if isinstance(value, np.ndarray):
         return f"np.ones({value.shape})"
-    return repr(value) if len(repr(value)) < 40 else f"{type(value).__name__}(...)"
+    long = getattr(value, "ndim", 0) or len(repr(value)) >= 40  # printing a tensor takes long
+    return f"{type(value).__name__}(...)" if long else repr(value)
 
 
 def array_name(role: str) -> str:
@@ -108,8 +109,10 @@ def call_name(cls: type) -> str:
         if any(name in vars(base) for base in own):
             return name
     for name, method in vars(cls).items():
-        roles = {role_of(p.name) for p in signature_of(method)} if inspect.isfunction(method) else set()
-        named = re.search("att|compute|apply|forward|run", name) and "x" in roles
+        parameters = signature_of(method) if inspect.isfunction(method) else []
+        roles = {role_of(p.name) for p in parameters}
+        attends = "att" in name and {"query", "source"} <= {*roles_of(parameters).values()}
+        named = attends or (re.search("att|compute|apply|forward|run", name) and "x" in roles)
         if not name.startswith("_") and (named or {"query", "key"} <= roles):
             return name
     return ""

@@ -17,6 +17,7 @@ from peasy.verification.implementation.arguments import (
     ConfigGuess,
     Sizes,
     constructor_attempts,
+    roles_of,
     seeded_array,
     signature_of,
 )
@@ -41,7 +42,6 @@ from peasy.verification.implementation.forms import (
     arguments_of,
     forms,
     required_value,
-    roles_of,
     subject_of,
     unpacked,
     widths_of,
@@ -146,11 +146,10 @@ class _Search:
         function = call_of(made.value)
         parameters, packed = unpacked(function, signature_of(function))
         roles = roles_of(parameters)
-        worked, before = False, len(self.failures)
+        worked, missing, before = False, 0, len(self.failures)
         for form in forms(made.value, function, parameters, roles, sizes, made.buffers):
             if thorough == (form.mask is None and not form.unknown):
                 continue  # all objects are called without masks and guessed arrays before one is called with them
-            missing = sum("is not installed" in one.error for one in self.failures[before:])
             if not worked and (missing == _MAX_MISSING or len(self.failures) > before + _MAX_FAILURES):
                 return
             given = arguments_of(function, parameters, roles, form, self.seed, packed)
@@ -158,6 +157,7 @@ class _Search:
                 continue  # guesses only where nothing better runs
             subject = self._run(made, function, parameters, roles, given, finite=form.mask is not None)
             if subject is None:
+                missing += "is not installed" in self.failures[-1].error
                 continue
             worked = self.worked = True
             masks = {n: r for n, r in roles.items() if r in ("mask", "padding") and n not in subject.inputs}

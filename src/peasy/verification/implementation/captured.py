@@ -6,6 +6,7 @@ that create it: their own arguments are sizes, and at the top they take token id
 
 import ast
 import contextlib
+import functools
 import importlib
 import inspect
 import itertools
@@ -187,6 +188,7 @@ def _callers(target: Any, file: Path) -> Iterator[type]:
             yield caller
 
 
+@functools.cache
 def _class_sources(file: Path) -> list[tuple[Path, str, str]]:
     """Return the classes of the project's files, those of the same file and folder first: file, name, source."""
     files = project_files(file, ".py") if file.suffix == ".py" else [file]
@@ -194,6 +196,14 @@ def _class_sources(file: Path) -> list[tuple[Path, str, str]]:
         (path, node.name, source) for path in files for node, source in definitions(path)
         if isinstance(node, ast.ClassDef)
     ]  # fmt: skip
+
+
+@functools.cache
+def project_class(name: str, file: Path) -> Any:
+    """Return the class of a project with a name, nearest first: one that is only imported for annotations."""
+    if not re.fullmatch(r"[A-Z]\w{2,}", name):
+        return None
+    return next((_imported(path, name, file) for path, other, _ in _class_sources(file) if other == name), None)
 
 
 def _imported(path: Path, name: str, file: Path) -> Any:

@@ -26,7 +26,6 @@ from peasy.verification.implementation.call_text import array_name, short_text, 
 from peasy.verification.implementation.core import Array
 from peasy.verification.implementation.creation import is_module
 from peasy.verification.implementation.layouts import ONE_QUERY, Layout, declared_layouts, layouts
-from peasy.verification.implementation.names import role_of
 from peasy.verification.implementation.repeated_call import RepeatedCall
 
 ARRAY_ROLES = ("query", "key", "value", "x", "source")
@@ -46,20 +45,6 @@ class Attempt:
     layout: Layout | None = None
     guessed: bool = False
     """Whether settings are guessed whose names are not known."""
-
-
-def roles_of(parameters: list[inspect.Parameter]) -> dict[str, str]:
-    """Return roles by parameter name; if none is known, the first required ones are q, k, v, or x."""
-    roles = {p.name: role_of(p.name) for p in parameters}
-    roles |= {p.name: "causal" for p in parameters if roles[p.name] == "mask" and isinstance(p.default, bool)}
-    if set(roles.values()) & {"query", "key", "value", "x"}:
-        if "x" in roles.values() and "query" not in roles.values() and {"key", "value"} <= set(roles.values()):
-            roles = {name: "query" if role == "x" else role for name, role in roles.items()}
-        return roles
-    required = [p.name for p in parameters if p.default is p.empty and roles[p.name] in ("", "source")]
-    first = ("source", "query") if [roles[name] for name in required] == ["source", ""] else ("query", "source")
-    guessed = {1: ("x",), 2: first, 3: ("query", "key", "value"), 4: ("query", "key", "value", "mask")}
-    return roles | dict(zip(required, guessed.get(len(required), ()), strict=False))
 
 
 @dataclass(frozen=True)

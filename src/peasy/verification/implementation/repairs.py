@@ -14,6 +14,7 @@ import textwrap
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from peasy.verification.implementation.arguments import (
@@ -28,12 +29,13 @@ from peasy.verification.implementation.arguments import (
     source_of,
 )
 from peasy.verification.implementation.call_text import call_method, user_frames
-from peasy.verification.implementation.captured import CapturedCall
+from peasy.verification.implementation.captured import CapturedCall, project_class
 from peasy.verification.implementation.names import role_of
 from peasy.verification.implementation.repeated_call import quiet
 
-_MAX_TRIALS, _MAX_REPAIRS, _MAX_CALLS = 400, 6, 4
-"""Calls that are tried, the most repairs of one call, and the calls that are returned."""
+_MAX_TRIALS, _MAX_REPAIRS, _MAX_CALLS, _MAX_NUMBERS, _MAX_OBJECTS = 400, 6, 4, 1 << 17, 12
+"""Calls that are tried, the most repairs of one call, the calls that are returned, numbers of one array, and trials to
+create an object of the project."""
 _CREATED = "constructor "
 """Prefix of constructor arguments, which are repaired together with those of the call."""
 
@@ -84,8 +86,9 @@ def repaired_calls(
             reached = _progress(error)
             for changes in _repairs(error, target, values, sizes):
                 other = {**values, **changes}
-                if _key(other) not in seen:
-                    seen.add(_key(other))
+                large = any(isinstance(v, Shape) and math.prod(v.axes) > _MAX_NUMBERS for v in changes.values())
+                if not large and (key := _key(other)) not in seen:
+                    seen.add(key)
                     # what came further is repaired first; at the same place, what was repaired less
                     rank = (*(-line for line in reached), len(repaired) + len({*changes} & {*repaired}))
                     heapq.heappush(queue, (rank, next(number), other, (*repaired, *changes)))
@@ -97,13 +100,13 @@ def repaired_calls(
         yield CapturedCall("", own, given, bool(chosen or settings))
 
 
-def _key(values: Mapping[str, Any]) -> str:
-    """Return a text that tells different arguments apart."""
-    plain = (Shape, int, float, str, tuple, list, type(None), type)
-    return repr([
-        (n, v if isinstance(v, plain) else sorted(map(str, v.items())) if isinstance(v, ConfigGuess) else
-         (type(v), getattr(v, "shape", id(v)))) for n, v in values.items()
-    ])  # fmt: skip
+def _key(value: Any) -> str:
+    """Return a text that tells different arguments apart; arrays by their identity, as printing them takes long."""
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{name}: {_key(each)}' for name, each in value.items())}}}"
+    if isinstance(value, tuple | list):
+        return f"{type(value).__name__}({', '.join(map(_key, value))})"
+    return repr(value) if isinstance(value, Shape | int | float | str | type | None) else f"{type(value)} {id(value)}"
 
 
 @functools.cache
@@ -154,7 +157,7 @@ def _wanted_objects(error: BaseException, name: str, target: Any, sizes: Sizes) 
     asked = re.findall(rf"isinstance\({plain}, *(\w+)\)", " ".join(map(_statement, user_frames(error)[-1:])))
     hints = [str(p.annotation) for p in signature_of(function) if p.name == plain]
     for word in dict.fromkeys([*asked, *re.findall(r"\w+", " ".join(hints))]):
-        wanted = scope.get(word)
+        wanted = scope.get(word) or project_class(word, Path(inspect.getsourcefile(target) or "."))
         if inspect.isclass(wanted) and wanted.__module__.partition(".")[0] == target.__module__.partition(".")[0]:
             yield from _objects_of(wanted, sizes)  # type: ignore[arg-type]
 
@@ -175,10 +178,12 @@ def _objects_of(cls: Any, sizes: Sizes) -> Iterator[Any]:
     masks = [p.name for p in signature_of(cls) if role_of(p.name) in ("mask", "padding") and p.default is p.empty]
     batch, tokens = sizes.batch, sizes.time
     shapes = [(batch, tokens), (batch, 1, tokens, tokens), (tokens, tokens)] if masks else []
-    for arguments in (
-        next(constructor_attempts(cls, sizes)),
-        *(dict.fromkeys(masks, Shape(axes, "bool")) for axes in shapes),
-    ):
+    for arguments in itertools.islice(constructor_attempts(cls, sizes), _MAX_OBJECTS):
+        with contextlib.suppress(Exception):
+            yield cls(**arguments)
+            break
+    for axes in shapes:
+        arguments = dict.fromkeys(masks, Shape(axes, "bool"))
         with contextlib.suppress(Exception):
             yield cls(**{n: v.make(n) if isinstance(v, Shape) else v for n, v in arguments.items()})
 
@@ -270,7 +275,7 @@ def _other_shapes(shape: Shape, text: str, numbers: list[int], sizes: Sizes) -> 
 
 def _other_numbers(value: Any, text: str, numbers: list[int], sizes: Sizes) -> Iterator[Any]:
     if isinstance(value, tuple):
-        yield from (value * 2, value[:1] * 3, value[0], (2, *value[1:]))
+        yield from (value * 2, value[:1] * 3, value[0], (sizes.side, sizes.side), (2, *value[1:]))
         return
     side = sizes.side if value > sizes.length else int(value)
     if re.search("subscript|iterable|tuple|len\\(\\)|unpack|list|pair", text):

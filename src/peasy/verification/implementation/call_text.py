@@ -130,7 +130,21 @@ def call_of(made: Any) -> Any:
     return getattr(made, name) if name not in ("", "__call__") else made
 
 
-_OTHER_LIBRARIES = {"tensorflow", "keras", "jax", "flax", "mxnet", "paddle", "mlx", "tinygrad", "cupy", "haiku"}
+_OTHER_LIBRARIES = {
+    "tensorflow",
+    "keras",
+    "jax",
+    "flax",
+    "mxnet",
+    "paddle",
+    "mlx",
+    "tinygrad",
+    "cupy",
+    "haiku",
+    "chainer",
+    "mindspore",
+    "oneflow",
+}
 
 
 def call_not_found(target: Any, name: str, failures: list[CallFailure], notes: list[str]) -> InvalidInput:

@@ -32,7 +32,7 @@ from peasy.verification.implementation.call_text import (
     shown_text,
 )
 from peasy.verification.implementation.captured import CapturedCall, captured_calls, is_array, smaller_calls
-from peasy.verification.implementation.creation import fill_parameters, instantiate, is_module
+from peasy.verification.implementation.creation import instantiate, is_module
 from peasy.verification.implementation.examples import example_calls
 from peasy.verification.implementation.forms import (
     ARRAY_ROLES,
@@ -42,13 +42,14 @@ from peasy.verification.implementation.forms import (
     arguments_of,
     forms,
     required_value,
+    run_filled,
     subject_of,
     unpacked,
     widths_of,
 )
 from peasy.verification.implementation.layouts import Layout
 from peasy.verification.implementation.names import role_of
-from peasy.verification.implementation.repairs import repaired_calls, start_arguments
+from peasy.verification.implementation.repairs import repaired_calls
 from peasy.verification.implementation.repeated_call import RepeatedCall
 from peasy.verification.implementation.trace import Op
 
@@ -68,7 +69,7 @@ def attempts(target: Any, sizes: Sizes, seed: int, failures: list[CallFailure], 
             return
         _NOT_GUESSED.add(target)
         yield from search.kept(example_calls(target, file))
-        yield from search.kept(_repaired_calls(target, sizes))
+        yield from search.kept(repaired_calls(target, sizes))
         yield from search.kept(captured_calls(target, sizes, file, _model_calls))
 
 
@@ -173,18 +174,9 @@ class _Search:
         subject = subject_of(made.value, function, made.text or self.target.__name__, parameters, roles, given)
         subject.text += f" as in {caller}" if caller else ""
         subject.buffer_ops, subject.buffers = made.ops, made.buffers
-        try:
-            outputs = subject.plain()
-            if is_module(made.value):  # lazy layers are there after the first call
-                fill_parameters(made.value, self.seed)
-                subject.parameters |= dict(made.value.named_parameters())
-                outputs = subject.plain()
-            if finite and not all(np.isfinite(array).all() for array in outputs):
-                raise ValueError("its output is not finite: this mask hides everything")
-        except Exception as error:
-            self.failures.append(failure(error, subject.text, self.file))
-            return None
-        return subject
+        failed = run_filled(subject, [made.value], self.seed, self.file, finite)
+        self.failures += failed
+        return None if failed else subject
 
 
 @dataclass(frozen=True)
@@ -197,26 +189,6 @@ class _Created:
     buffers: dict[str, Any] = field(default_factory=dict)
     guessed: bool = False
     """Whether settings are guessed whose names are not known."""
-
-
-def _repaired_calls(target: Any, sizes: Sizes) -> Iterator[CapturedCall]:
-    """Yield the calls that a search finds, from the most likely one and what its errors propose."""
-    function = call_method(target) if inspect.isclass(target) else target
-    form = Form(Layout("bt", sizes.d_model), sizes)
-    roles = roles_of(signature_of(function))
-    start = start_arguments(function, roles, sizes, lambda name, role: required_value(name, role, form))
-    created = next(constructor_attempts(target, sizes)) if inspect.isclass(target) else {}
-    objects: dict[str, Any] = {}
-
-    def call(own: Mapping[str, Any], arguments: Mapping[str, Any]) -> Any:
-        key = repr(own)
-        if inspect.isclass(target) and key not in objects:
-            objects.clear()
-            objects[key] = instantiate(target, own, 0)[0]
-        made = objects.get(key, target)
-        return (made if is_module(made) else call_of(made))(**arguments)
-
-    return repaired_calls(target, start, created, sizes, call)
 
 
 def _model_calls(made: Any, sizes: Sizes) -> Iterator[Callable[[], Any]]:

@@ -13,8 +13,8 @@ import numpy as np
 from peasy.errors import UsageError
 from peasy.verification.implementation.arguments import ConfigGuess, Sizes, seeded_array
 from peasy.verification.implementation.call_text import CALL_HINT, CALL_NAMES, CallFailure, failure
-from peasy.verification.implementation.creation import fill_parameters, instantiate, is_module, module_class
-from peasy.verification.implementation.forms import Attempt, from_layout, in_layout, lengths_of, widths_of
+from peasy.verification.implementation.creation import instantiate, is_module, module_class
+from peasy.verification.implementation.forms import Attempt, from_layout, in_layout, lengths_of, run_filled, widths_of
 from peasy.verification.implementation.layouts import Layout, layouts
 from peasy.verification.implementation.repeated_call import RepeatedCall
 from peasy.verification.implementation.trace import Op
@@ -59,14 +59,8 @@ def expression_attempts(
 
         subject = RepeatedCall(run, inputs, library, {}, text=text)
         subject.buffer_ops, subject.buffers = ops, buffers
-        try:
-            subject.plain()
-            for module in made:
-                if is_module(module):
-                    fill_parameters(module, seed)
-            subject.parameters = own
-        except Exception as error:
-            failures.append(failure(error, text, file))
+        if failed := run_filled(subject, made, seed, file):
+            failures += failed
             continue
         masks = {"mask": "mask"} if "mask" in used else {}
         yield Attempt(subject, dict(arrays), masks, [], made[0] if made else None, [], each, layout)

@@ -22,9 +22,9 @@ from peasy.verification.implementation.arguments import (
     seeded_array,
     source_of,
 )
-from peasy.verification.implementation.call_text import array_name, short_text, shown_text
+from peasy.verification.implementation.call_text import CallFailure, array_name, failure, short_text, shown_text
 from peasy.verification.implementation.core import Array
-from peasy.verification.implementation.creation import is_module
+from peasy.verification.implementation.creation import fill_parameters, is_module
 from peasy.verification.implementation.layouts import ONE_QUERY, Layout, declared_layouts, layouts
 from peasy.verification.implementation.repeated_call import RepeatedCall
 
@@ -204,6 +204,27 @@ def subject_of(
         run, dict(inputs), given.library, dict(given.weights), constants=dict(given.constants),
         text=f"{text}({shown_text(shown)})", owner=made,
     )  # fmt: skip
+
+
+def run_filled(
+    subject: RepeatedCall, objects: list[Any], seed: int, file: str, finite: bool = False
+) -> list[CallFailure]:
+    """Run a call, fill the parameters of its modules, some of which may be there only then, and run it again.
+
+    Return its error, if it raises one, or if its output has to be `finite` and is not.
+    """
+    try:
+        outputs = subject.plain()
+        modules = [each for each in objects if is_module(each)]
+        for number, module in enumerate(modules):
+            fill_parameters(module, seed)
+            subject.parameters |= {f"{number}.{n}" if number else n: p for n, p in module.named_parameters()}
+        outputs = subject.plain() if modules else outputs
+        if finite and not all(np.isfinite(array).all() for array in outputs):
+            raise ValueError("its output is not finite: this mask hides everything")
+    except Exception as error:
+        return [failure(error, subject.text, file)]
+    return []
 
 
 def _is_off(parameter: inspect.Parameter, function: Any) -> bool:

@@ -268,33 +268,10 @@ class StandInModule(types.ModuleType):
 
 def _known_object(origin: str) -> Any:
     """Return what a well-known object of another package is, in one process and in evaluation mode; None if unknown."""
-    import torch
-    from torch import nn
+    from peasy.verification.implementation.package_functions import KNOWN, KNOWN_ANYWHERE
 
-    from peasy.verification.implementation.package_functions import KNOWN
-
-    class ParallelLinear(nn.Linear):
-        def __init__(self, inputs: int, outputs: int, bias: bool = True, **options: Any) -> None:
-            super().__init__(inputs, outputs, bias)
-
-    class TransposedLinear(nn.Module):  # of transformers, which has moved it
-        def __init__(self, outputs: int, inputs: int) -> None:
-            super().__init__()
-            self.weight, self.bias = nn.Parameter(torch.ones(inputs, outputs)), nn.Parameter(torch.zeros(outputs))
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return x @ self.weight + self.bias
-
-    known: dict[str, Any] = {
-        "trunc_normal_": nn.init.trunc_normal_, "lecun_normal_": nn.init.normal_, "DropPath": nn.Identity,
-        "Conv1D": TransposedLinear,
-        "to_2tuple": lambda value: value if isinstance(value, tuple) else (value, value), "Module": nn.Module,
-        "LightningModule": nn.Module, "ColumnParallelLinear": ParallelLinear, "RowParallelLinear": ParallelLinear,
-        "get_model_parallel_world_size": lambda: 1,
-        "use_fused_attn": lambda **options: True, "print0": print, "_LinearWithBias": nn.Linear,
-    }  # fmt: skip
-    known |= {function.__name__: function for function in KNOWN.get(origin.partition(".")[0], ())}
-    return known.get(origin.rpartition(".")[2])
+    package, name = origin.partition(".")[0], origin.rpartition(".")[2]
+    return {**KNOWN_ANYWHERE, **{function.__name__: function for function in KNOWN.get(package, ())}}.get(name)
 
 
 _LOGGING = frozenset({"debug", "info", "warning", "warn", "log", "print", "track", "save"})

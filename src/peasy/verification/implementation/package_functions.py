@@ -103,3 +103,32 @@ KNOWN: dict[str, tuple[Any, ...]] = {
     "flash_attn": (flash_attn_func,),
 }
 """Functions by the package whose they are: another package's function of the same name may do something else."""
+
+
+class ParallelLinear(nn.Linear):
+    """Linear layer that is spread over several devices, on one."""
+
+    def __init__(self, inputs: int, outputs: int, bias: bool = True, **options: Any) -> None:
+        super().__init__(inputs, outputs, bias)
+
+
+class TransposedLinear(nn.Module):
+    """Linear layer whose weight is [inputs, outputs]: Conv1D of transformers, which has moved it."""
+
+    def __init__(self, outputs: int, inputs: int) -> None:
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.ones(inputs, outputs)), nn.Parameter(torch.zeros(outputs))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the product with the weight, and the bias."""
+        return x @ self.weight + self.bias
+
+
+KNOWN_ANYWHERE: dict[str, Any] = {
+    "trunc_normal_": nn.init.trunc_normal_, "lecun_normal_": nn.init.normal_, "DropPath": nn.Identity,
+    "Conv1D": TransposedLinear, "to_2tuple": lambda value: value if isinstance(value, tuple) else (value, value),
+    "Module": nn.Module, "LightningModule": nn.Module, "ColumnParallelLinear": ParallelLinear,
+    "RowParallelLinear": ParallelLinear, "get_model_parallel_world_size": lambda: 1,
+    "use_fused_attn": lambda **options: True, "print0": print, "_LinearWithBias": nn.Linear,
+}  # fmt: skip
+"""Objects that several packages have under the same name."""

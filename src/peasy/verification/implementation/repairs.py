@@ -23,13 +23,17 @@ from peasy.verification.implementation.arguments import (
     ConfigGuess,
     Sizes,
     constructor_attempts,
+    roles_of,
     rotary_tables,
     seeded_array,
     signature_of,
     source_of,
 )
-from peasy.verification.implementation.call_text import call_method, user_frames
+from peasy.verification.implementation.call_text import call_method, call_of, user_frames
 from peasy.verification.implementation.captured import CapturedCall, project_class
+from peasy.verification.implementation.creation import instantiate, is_module
+from peasy.verification.implementation.forms import ARRAY_ROLES, Form, required_value
+from peasy.verification.implementation.layouts import Layout
 from peasy.verification.implementation.names import role_of
 from peasy.verification.implementation.repeated_call import quiet
 
@@ -58,15 +62,24 @@ class Shape:
         return torch.zeros(self.axes) if self.kind == "zeros" else torch.from_numpy(seeded_array(name, self.axes, 0))
 
 
-def repaired_calls(
-    target: Any, starts: list[dict[str, Any]], created: Mapping[str, Any], sizes: Sizes, call: Callable[..., Any]
-) -> Iterator[CapturedCall]:
-    """Yield calls of a target that run, best first by how far they came; `call(created, arguments)` makes one."""
+def repaired_calls(target: Any, sizes: Sizes) -> Iterator[CapturedCall]:
+    """Yield calls of a target that run, from the most likely ones and what their errors propose."""
+    function = call_method(target) if inspect.isclass(target) else target
+    created = next(constructor_attempts(target, sizes)) if inspect.isclass(target) else {}
+    objects: dict[str, Any] = {}
+
+    def call(own: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:
+        key = repr(own)
+        if inspect.isclass(target) and key not in objects:
+            objects.clear()
+            objects[key] = instantiate(target, own, 0)[0]
+        made = objects.get(key, target)
+        (made if is_module(made) else call_of(made))(**arguments)
+
     first = {_CREATED + name: value for name, value in created.items()}
     seen, number, found = set[str](), itertools.count(1), 0
     queue: list[tuple[tuple[float, ...], int, dict[str, Any], tuple[str, ...]]]
-    queue = [((-math.inf,), next(number), {**first, **start}, ()) for start in starts]
-    function = call_method(target) if inspect.isclass(target) else target
+    queue = [((-math.inf,), next(number), {**first, **start}, ()) for start in _start_arguments(function, sizes)]
     optional = {p.name for p in signature_of(function) if p.default is None}
     for _ in range(_MAX_TRIALS):
         if not queue or found == _MAX_CALLS:
@@ -314,13 +327,13 @@ def _instead_of_nothing(constructor: bool, role: str, text: str, sizes: Sizes) -
     yield from itertools.chain.from_iterable(rotary_tables(sizes, tokens, form).values() for form in ROTARY_FORMS)
 
 
-def start_arguments(
-    function: Callable[..., Any], roles: Mapping[str, str], sizes: Sizes, required: Callable[[str, str], Any]
-) -> list[dict[str, Any]]:
-    """Return the first arguments of a call: arrays with and without heads, None, or `required(name, role)`."""
-    arrays = ("query", "key", "value", "x", "source")
-    known = [p for p in signature_of(function) if roles[p.name] in arrays or p.default is None or p.default is p.empty]
+def _start_arguments(function: Callable[..., Any], sizes: Sizes) -> list[dict[str, Any]]:
+    """Return the first arguments of a call: arrays with and without heads, None, or what is required by name."""
+    roles, form = roles_of(signature_of(function)), Form(Layout("bt", sizes.d_model), sizes)
+    known = [
+        p for p in signature_of(function) if roles[p.name] in ARRAY_ROLES or p.default is None or p.default is p.empty
+    ]
     shapes = (sizes.batch, sizes.time, sizes.d_model), (sizes.batch, sizes.heads, sizes.time, sizes.d_head)
-    others = {p.name: None if p.default is None else required(p.name, roles[p.name]) for p in known
-              if p.default is None or roles[p.name] not in arrays}  # fmt: skip
+    others = {p.name: None if p.default is None else required_value(p.name, roles[p.name], form) for p in known
+              if p.default is None or roles[p.name] not in ARRAY_ROLES}  # fmt: skip
     return [{p.name: others.get(p.name, Shape(axes)) for p in known} for axes in shapes]

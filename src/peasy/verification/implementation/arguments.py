@@ -388,8 +388,8 @@ def make_config(
             name: value for name, p in known.items()
             if (value := config_value(sizes, name)) is not UNKNOWN
             and isinstance(p.default, str) <= isinstance(value, str)
-            and (p.default is p.empty or (role_of(name, True) in _SET_ROLES and p.default is not None)
-                 or (sizes.grouped and role_of(name, True) == "key_heads")
+            and (p.default is p.empty or role_of(name, True) == "key_heads"
+                 or (role_of(name, True) in _SET_ROLES and p.default is not None)
                  or (guess and role_of(name, True) == "heads"))
             and not (keep_length and p.default is not p.empty and role_of(name, True) == "length")
         }  # fmt: skip

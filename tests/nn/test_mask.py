@@ -70,15 +70,15 @@ def test_rows_of_a_mask(mask_spec):
     keys, queries = mask_spec.key_positions.shape[1], mask_spec.query_positions.shape[1]
     mask = mask_spec.attention_mask(None, keys)
     query, whole = torch.zeros(1, 2, queries, 2), full_mask(mask, queries, keys)
-    selected = mask.select((0, 1), (2, 0), query)
+    selected = mask.select(query, (2, 0), heads=(0, 1))
     assert torch.equal(full_mask(selected, 2, keys), whole[[2, 0]])
-    sliced = mask.slice_rows(slice(1, 3), keys, query)
+    sliced = mask.select(query, slice(1, 3), n_key=keys)
     assert torch.equal(full_mask(sliced, 2, keys), whole[1:3])
 
 
 def test_heads_of_a_bias_and_of_a_mask():
     bias, mask = torch.arange(12.0).view(1, 3, 2, 2), torch.rand(1, 3, 2, 2) > 0.5
-    selected = AttentionMask(mask, bias).select((2, 0), (0, 1), torch.zeros(1, 3, 2, 4))
+    selected = AttentionMask(mask, bias).select(torch.zeros(1, 3, 2, 4), (0, 1), heads=(2, 0))
     assert torch.equal(selected.bias, bias[:, [2, 0]])
     assert torch.equal(selected.mask, mask[:, [2, 0]])
 

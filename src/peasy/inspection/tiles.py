@@ -77,7 +77,7 @@ def _tile_heads(
             count = rows.stop - rows.start
             mask: Tensor | None = torch.ones(count, count, dtype=torch.bool, device=tiles.device).tril()
         else:
-            mask = inputs.attention_mask.slice_rows(rows, last, inputs.query).mask
+            mask = inputs.attention_mask.select(inputs.query, rows, n_key=last).mask
         for index, head in enumerate(heads):
             kv_head, bias = head * inputs.key.shape[1] // inputs.query.shape[1], inputs.attention_mask.bias
             exponentials, total = unnormalised_weights(

@@ -71,7 +71,7 @@ class AttentionInputs:
         kv_heads = tuple(head * self.key.shape[1] // self.query.shape[1] for head in heads)
         return AttentionInputs(
             _select_heads_and_rows(self.query, heads, rows), _select_heads_and_rows(self.key, kv_heads),
-            _select_heads_and_rows(self.value, kv_heads), self.attention_mask.select(heads, rows, self.query),
+            _select_heads_and_rows(self.value, kv_heads), self.attention_mask.select(self.query, rows, heads=heads),
             self.scale, self.softcap, None if self.sinks is None else self.sinks[list(heads)],
         )  # fmt: skip
 
@@ -79,7 +79,7 @@ class AttentionInputs:
         """Return the inputs of a slice of rows and the first keys, with one column of values: no context is needed."""
         return AttentionInputs(
             self.query[:, :, rows], self.key[:, :, :n_key], self.value[:, :, :n_key, :1],
-            self.attention_mask.slice_rows(rows, n_key, self.query), self.scale, self.softcap, self.sinks,
+            self.attention_mask.select(self.query, rows, n_key=n_key), self.scale, self.softcap, self.sinks,
         )  # fmt: skip
 
 

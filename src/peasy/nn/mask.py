@@ -1,6 +1,6 @@
 """Attention masks and positions for one forward pass, built once per model."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -42,27 +42,25 @@ class AttentionMask:
             self._additive[query.dtype] = additive if mask is None else additive.masked_fill(~mask, -torch.inf)
         return self._additive[query.dtype], False
 
-    def select(self, heads: tuple[int, ...], rows: tuple[int, ...], query: Tensor) -> "AttentionMask":
-        """Return the mask for some heads and some rows of `query`."""
-        bias = None if self.bias is None else self.bias[:, list(heads)]
-        mask = self.mask
-        if mask is not None and mask.ndim == 4 and mask.shape[1] > 1:  # an intervention may mask single heads
-            mask = mask[:, list(heads)]
-        if rows == tuple(range(query.shape[2])):
+    def select(
+        self, query: Tensor, rows: slice | Sequence[int], *, n_key: int | None = None, heads: Sequence[int] = ()
+    ) -> "AttentionMask":
+        """Return the mask for some rows of `query`, its first `n_key` keys (None = all) and some heads (none = all)."""
+        mask, bias = self.mask, self.bias
+        if heads:
+            bias = None if bias is None else bias[:, list(heads)]
+            if mask is not None and mask.ndim == 4 and mask.shape[1] > 1:  # an intervention may mask single heads
+                mask = mask[:, list(heads)]
+        time = query.shape[2]
+        if n_key is None and rows == tuple(range(time)):
             return AttentionMask(mask, bias, self.causal)
-        indices = list(rows)
-        mask = _select_rows(mask, indices)
+        at = rows if isinstance(rows, slice) else list(rows)
         if self.causal:  # only these rows: the full mask of a long sequence would not fit into memory
-            mask = torch.arange(query.shape[2], device=query.device) <= torch.tensor(rows, device=query.device)[:, None]
-        return AttentionMask(mask, None if bias is None else bias[..., indices, :])
-
-    def slice_rows(self, rows: slice, n_key: int, query: Tensor) -> "AttentionMask":
-        """Return the mask for a slice of the rows of `query` and the first `n_key` keys."""
-        bias = None if self.bias is None else self.bias[..., rows, :n_key]
-        if not self.causal:
-            return AttentionMask(_select_rows(self.mask, rows), bias)
-        keys = torch.arange(n_key, device=query.device)
-        return AttentionMask(keys <= torch.arange(rows.start, rows.stop, device=query.device)[:, None], bias)
+            positions = torch.arange(time, device=query.device)
+            mask = positions[:n_key] <= positions[at][:, None]
+        elif mask is not None and mask.shape[-2] > 1:  # a mask with one row is the same for all queries
+            mask = mask[..., at, :]
+        return AttentionMask(mask, None if bias is None else bias[..., at, :n_key])
 
     def boolean(self, query: Tensor) -> Tensor | None:
         """Return the mask as an array, True = may attend; None = every key."""
@@ -137,8 +135,3 @@ class MaskSpec:
     def distances(self, n_key: int) -> Tensor:
         """Return query position minus key position for the last `n_key` keys: `[batch or 1, query, key]`."""
         return self.query_positions[:, :, None] - self.key_positions[:, None, -n_key:]
-
-
-def _select_rows(mask: Tensor | None, rows: list[int] | slice) -> Tensor | None:
-    """Select rows of a mask; a mask with one row is the same for all queries and is returned unchanged."""
-    return mask if mask is None or mask.shape[-2] == 1 else mask[..., rows, :]

@@ -83,3 +83,19 @@ def test_a_slip_in_queries_that_are_not_shown_is_named():
     wrong = [cell for cell in check(read_example(TEA | {"written": written})).cells if cell.verdict == "wrong"]
     assert wrong
     assert all("in query, query used W_V: e^" in cell.reason for cell in wrong)
+
+
+def test_a_slip_of_one_number_after_an_earlier_mistake_is_named():
+    worked = solve(read_example(TEA))
+    value = worked.values["value"][:, ::-1]
+    context = worked.values["weights"] @ value
+    context[1, 0] *= 10
+    written = [
+        {"table": name, "cells": [[f"{number:.4f}" for number in row] for row in table]}
+        for name, table in (("value", value), ("context", context))
+    ]
+    [wrong] = [
+        cell for cell in check(read_example(TEA | {"written": written})).cells
+        if cell.verdict == "wrong" and cell.table == "context"
+    ]  # fmt: skip
+    assert "consistent with the mistake in V, but the decimal point is one place too far right" in wrong.reason

@@ -66,8 +66,11 @@ def judge_number(
     reason = (reading or clean or readings[0]).summary(row, column)
     if verdict == "wrong":
         reason += f", not {text}"
-        slip = explain_cell(number, text, clean, row, column) if clean else ""
-        reason += f": {slip}" if slip else ""
+        for reading in sorted(readings, key=lambda each: not each.clean):
+            if slip := explain_cell(number, text, reading, row, column):
+                follows = "" if reading.clean else f"consistent with the mistake in {reading.mistaken_table}, but "
+                reason += f": {follows}{slip}"
+                break
     elif verdict == "truncated":
         reason += f": cut off instead of rounded, which gives {expected:.{max(number.decimals or 0, 0)}f}"
     elif reading and verdict == "follows":

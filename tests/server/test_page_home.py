@@ -290,6 +290,7 @@ def test_switching_a_head_off_changes_the_bars_and_back(home):
     window.press("o")
     page.locator(".flow .head.off").wait_for()
     window.wait_until_idle()
+    assert page.locator(".flow .head.off text").text_content() == "off", "a choice, not a mistake"
     after = probabilities(page)
     assert before["·tasted"] - after["·tasted"] > 0.05
     assert page.locator(".answer .was").count() > 0, "the bars before stay visible"
@@ -322,6 +323,19 @@ def test_on_a_phone_the_switch_its_effect_and_the_textbook_are_in_view(home):
         assert part.evaluate(IN_VIEW), "what is switched and what changes are seen together"
     page.get_by_role("button", name="Textbook").click()
     assert page.get_by_role("heading", name="A summary of the context").evaluate(IN_VIEW)
+    layers = page.evaluate("""() => [".textbook", ".flow-scroll canvas"].map((name) => {
+        const part = document.querySelector(name);
+        return Number(getComputedStyle(name === ".textbook" ? part.parentElement : part).zIndex);
+    })""")
+    assert layers[0] > layers[1], "no maps on top of its text"
+
+
+def test_on_a_phone_each_step_of_the_arithmetic_is_in_view(home):
+    page = home("/", width=390, height=844, reduced_motion="reduce").page
+    page.get_by_role("button", name="weight 1.00", exact=True).click()
+    for picture in (".products", ".scores", ".zoom-mask", ".zoom-softmax"):
+        assert page.locator(picture).evaluate(IN_VIEW), picture
+        page.get_by_role("button", name="Next step").click()
 
 
 def test_a_weight_stays_on_one_line_with_its_parentheses(home):

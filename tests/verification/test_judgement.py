@@ -509,3 +509,56 @@ def numpy_causal(q, k, v):
 )  # fmt: skip
 def test_the_line_is_where_a_number_a_layer_or_a_mask_was_chosen(written, mistake, line):
     assert lines(examine(written))[:1] == [(mistake, line)]
+
+
+class TrueMasks(HasAccess):
+    """The same with the opposite meaning, which the code has."""
+
+    def forward(self, q, k, v, mask=None):
+        """Attend.
+
+        :param mask: Mask over the scores. True indicates masking.
+        """
+        return attend(q, k, v, mask)
+
+
+class KeptIfNotMasked(HasAccess):
+    def forward(self, q, k, v, mask=None):
+        """Attend.
+
+        Args:
+            mask: 1 for tokens that are **not masked**, 0 for tokens that are **masked**.
+        """
+        return attend(q, k, v, None if mask is None else mask == 0)
+
+
+def test_masking_and_not_masked_are_told_apart():
+    assert examine(TrueMasks).verdict == EQUAL
+    assert examine(KeptIfNotMasked).verdict == EQUAL
+
+
+def half_of_the_width(q, k, v):
+    return torch.softmax(q @ k.transpose(-2, -1) / q.size(-1) ** 1 / 2, dim=-1) @ v
+
+
+class HalfOfTheWidth(Layers):
+    """With two heads this is also the width of the model: the first sizes tell."""
+
+    def __init__(self, dim, heads):
+        super().__init__(dim)
+        self.heads = heads
+
+    def forward(self, x):
+        q, k, v = (split(w(x), self.heads) for w in (self.w_q, self.w_k, self.w_v))
+        return half_of_the_width(q, k, v).transpose(1, 2).flatten(2)
+
+
+def chosen_before(q, k, v):
+    scale = 1.0 / q.size(-1)
+    scores = q @ k.transpose(-2, -1)
+    return torch.softmax(scale * scores, dim=-1) @ v
+
+
+def test_one_name_for_a_scale_and_the_line_that_chose_it():
+    assert examine(HalfOfTheWidth).mistakes == ("power before division",)
+    assert lines(examine(chosen_before)) == [("scale by d_k", "scale = 1.0 / q.size(-1)")]

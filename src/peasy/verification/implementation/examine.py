@@ -48,6 +48,7 @@ from peasy.verification.implementation.masks import (
 )
 from peasy.verification.implementation.names import role_of
 from peasy.verification.implementation.reading import Reading, read_cores
+from peasy.verification.implementation.scale import SCALES
 from peasy.verification.implementation.trace import NotRepeatable, Trace, to_float
 from peasy.verification.verdict import EQUAL, NOT_COMPARED, WRONG, Diagnosis
 
@@ -406,6 +407,8 @@ def _with_more_sizes(state: Examination, attempt: Attempt, found: Judgement) -> 
             if "kv heads tiled" in more.mistakes and _groups_are_optional(state.target):
                 found.convention(TILED)
                 del more.mistakes["kv heads tiled"]
+            if SCALES & {*found.mistakes}:  # the numbers of the first sizes are all different
+                more.mistakes = {name: place for name, place in more.mistakes.items() if name not in SCALES}
             found.take(more)
             for text in more.conventions:
                 if "grouped-query" in text:

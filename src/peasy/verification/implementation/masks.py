@@ -310,8 +310,8 @@ def declared_mask_meaning(target: Any, file: str, name: str, namespace: Mapping[
     entries = [match[0] for match in re.finditer(entry, text, re.MULTILINE)]
     lines = [line for line in text.splitlines() if "mask" in line or name.lower() in line]
     docstring = "\n".join(entries or lines)
-    hidden = r"hide|hidden|mask(?:ed)? out|ignore|block|not (?:attend|look|see|allowed)|forbid|pad"
-    seen = r"may|can|allow|attend|visible|keep|look|see|real|valid|participat"
+    hidden = r"hide|hidden|mask(?:ed|ing)? out|masking|masked|ignore|block|not (?:attend|look|see|allowed)|forbid|pad"
+    seen = r"not \W*masked|may|can|allow|attend|visible|keep|look|see|real|valid|participat"
     paragraphs = "\n".join(entries or [each for each in text.split("\n\n") if name.lower() in each])
     asked = re.search(rf"whether[^.;]{{0,120}}?(?:({hidden})|access|(?:{seen}))", paragraphs)
     first = asked or re.search(rf"(?:true|\b1|ones?)\b[^.,;\n]{{0,40}}?(?:({hidden})|(?:{seen}))", docstring)

@@ -20,6 +20,9 @@ from peasy.verification.implementation.reading import Reading
 from peasy.verification.implementation.trace import Op, Place
 
 _FACTORS = ("mul", "div")
+SCALES = {"no scale", "scale multiplied", "scaled twice", "floor division", "power before division"}
+SCALES |= {f"scale by {number}" for number in ("d_k", "model width", "number of tokens", "number of heads")}
+"""Names of mistakes of which scores can have only one."""
 
 
 def judge_scale(reading: Reading, context: Context, found: Judgement) -> None:
@@ -73,7 +76,7 @@ def judge_scale(reading: Reading, context: Context, found: Judgement) -> None:
         found.mistake(name, _place_of_choice(reading, place, name))
 
 
-_CHOSEN = r"(?:[*/]=?\s*|mul_?\(|div_?\()((?:self\.)?\w*(?:scal|sqrt|temper)\w*)(?![\w(.])"
+_CHOSEN = r"(?:self\.)?\b\w*(?:scal|sqrt|temper)\w*\b(?![(.])"
 
 
 def _place_of_choice(reading: Reading, place: Place | None, name: str) -> Place | None:
@@ -81,7 +84,7 @@ def _place_of_choice(reading: Reading, place: Place | None, name: str) -> Place 
     ops = _scale_ops(reading)
     used = [{*re.findall(_CHOSEN, op.place.code)} for op in ops if op.place]
     unnamed = name == "scale multiplied" and not re.search(
-        r"(\*=? *|mul_?\()(self\.)?\w*scal", place.code if place else ""
+        r"(\*=? *|mul_?\()(self\.)?\w*scal|scal\w* *\*", place.code if place else ""
     )
     if name == "no scale" or unnamed or (name == "scaled twice" and not set.intersection(*used)):
         return place

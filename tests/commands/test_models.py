@@ -4,6 +4,8 @@ import json
 import shutil
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from peasy.commands import models as command
 from peasy.commands.importing import import_model
@@ -94,6 +96,13 @@ def test_other_models_are_not_deleted(foreign, tmp_path, monkeypatch):
         with pytest.raises(NotFound):
             command.remove_model(path, yes=True)
     assert foreign.is_dir()
+
+
+def test_an_encoder_of_t5_embeds(tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "t5", "architectures": ["T5EncoderModel"]}')
+    save_file({"shared.weight": torch.zeros(2, 2)}, tmp_path / "model.safetensors")
+    entry = command._read_entry("st5", "cache", tmp_path)
+    assert (entry.model_type, entry.capabilities[0]) == ("t5-encoder", "embed")
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def test_runs_and_hub_cache_with_sizes(foreign, tmp_path):
     (model / "refs").mkdir()
     (model / "refs" / "main").write_text("abc")
     mine, other = command.models().data()["models"]
-    assert (mine["name"], mine["source"], mine["model_type"]) == ("mine", "run", "decoder")
+    assert (mine["name"], mine["source"], mine["model_type"]) == ("mine", "imported", "decoder")
     assert (other["name"], other["source"], other["model_type"]) == ("me/other", "hub cache", "gpt2")
     assert mine["parameters"] == command.model("mine").box.parameters
     assert mine["bytes"] == 4 * mine["parameters"]

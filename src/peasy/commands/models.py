@@ -113,7 +113,9 @@ class ModelResult(Result):
 def models() -> ModelsResult:
     """List every local model: built-in, runs and imports, and the Hugging Face cache."""
     folders = [(name, "built-in", folder) for name, folder in built_in_models().items()]
-    folders += [(name, "run", next(iter(list_checkpoints(run)), run)) for name, run in find_runs().items()]
+    for name, run in find_runs().items():
+        folder = next(iter(list_checkpoints(run)), run)
+        folders.append((name, "imported" if (run / CONFIG_FILE).is_file() else "run", folder))
     folders += [(name, "hub cache", folder) for name, folder in list_cached().items()]
     return ModelsResult(tuple(_make_entry(*folder) for folder in folders))
 

@@ -26,6 +26,8 @@ def test_similarity_table(peasy, folder):
 
 def test_input_and_output_files(peasy, folder, tmp_path):
     (tmp_path / "lines.txt").write_text("the cat\nthe mat\n", encoding="utf-8")
+    (tmp_path / "marked.txt").write_text("the\u2028cat\nthe\x0cmat\n", encoding="utf-8")
+    assert "2 vectors of 16" in peasy("embed", folder, "@marked.txt", "--out", "w.npy").out  # one a line, as in `wc -l`
     ran = peasy("embed", folder, "@lines.txt", "--out", "v.npy")
     assert ran.code == 0, ran.err
     assert "2 vectors of 16 dimensions" in ran.out

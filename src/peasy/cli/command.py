@@ -116,16 +116,18 @@ def read_texts(source: str | None, command: str, *, lines: bool = True) -> list[
 
     Without a text, stdin is read if it is a pipe.
     """
+    from peasy.tokenization.encoding import split_lines
+
     if source is None and sys.stdin.isatty():
         raise UsageError(f"{command} needs a TEXT.", hint="Give a text in quotes, @file, or - to read stdin.")
     if source is None or source == STDIN:
         text = _read_stdin()
-        return text.splitlines() if lines else [text]
+        return split_lines(text) if lines else [text]
     path = Path(source.removeprefix("@"))
     is_file = os.path.isfile(path)  # a text may be too long for a name, which pathlib would raise for
     if source.startswith("@"):
         if is_file:
-            return _read_lines(path)
+            return split_lines(_read_file(path))
         if len(source) < 4096 and len(source.split()) == 1 and (path.suffix or len(path.parts) > 1):
             raise NotFound(f"There is no file {path}.", hint="@ reads the texts of a file, one per line.")
     elif is_file and sys.stderr.isatty():
@@ -133,9 +135,9 @@ def read_texts(source: str | None, command: str, *, lines: bool = True) -> list[
     return [source]
 
 
-def _read_lines(path: Path) -> list[str]:
+def _read_file(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8-sig").splitlines()
+        return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise InvalidInput(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}.") from None
 

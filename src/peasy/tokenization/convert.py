@@ -5,12 +5,12 @@ and normalisation. It is parsed here by a minimal reader, without the sentencepi
 """
 
 import base64
-import io
 import logging
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 
 from peasy.errors import InvalidInput
+from peasy.tokenization.encoding import split_lines
 from peasy.tokenization.tokenizer import AROUND_SPECIAL, LONGEST_MATCH, UNREACHABLE_PREFIX, Tokenizer
 from peasy.tokenization.tokenizer_classes import (
     BYTE_FALLBACK_DECODERS,
@@ -46,7 +46,7 @@ def from_merges(vocabulary: Mapping[str, int], merges: str, config: JsonDict | N
     are added if they exist.
     """
     config = dict(config or {})
-    lines = [line for line in _lines(merges) if line and not line.startswith("#version")]
+    lines = [line for line in split_lines(merges) if line and not line.startswith("#version")]
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
     steps = {"pre_tokenizer": byte_level, "decoder": byte_level}
     model = {"type": "BPE", "vocab": dict(vocabulary), "merges": lines}
@@ -73,14 +73,9 @@ def _bos_template(config: JsonDict, ids: Mapping[str, int]) -> Sequence[str]:
     return (f"{bos}$A {eos}", f"{bos}$A {eos}{bos}$B {eos}") if bos or eos else ()
 
 
-def _lines(text: str) -> list[str]:
-    """Return the lines of a file; a separator of Unicode, as in the vocabulary of Chinese BERT, is a token."""
-    return io.StringIO(text, newline=None).read().removesuffix("\n").split("\n")
-
-
 def from_vocab_txt(lines: str, config: JsonDict | None = None) -> Tokenizer:
     """Make a WordPiece tokenizer from vocab.txt: the line number is the id of the token."""
-    vocabulary = {piece: id for id, piece in enumerate(_lines(lines))}  # of equal lines, the last one counts
+    vocabulary = {piece: id for id, piece in enumerate(split_lines(lines))}  # of equal lines, the last one counts
     for missing in ("[UNK]", "[CLS]", "[SEP]"):
         if missing not in vocabulary:
             raise InvalidInput(f"vocab.txt has no {missing}.")

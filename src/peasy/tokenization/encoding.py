@@ -1,5 +1,6 @@
 """Encoding of a text: token ids, printable pieces, character offsets and word ids; bytes of byte-level tokens."""
 
+import io
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,6 +35,15 @@ class Encoding:
                 positions.setdefault(word, []).append(position)
         spans = split_words(self.text)
         return [(self.text[slice(*spans[word])], tuple(tokens)) for word, tokens in sorted(positions.items())]
+
+
+def split_lines(text: str) -> list[str]:
+    """Return the lines of a file; a separator of Unicode is none, as for other tools: Chinese BERT has it as a token.
+
+    >>> split_lines("a\\u2028b\\r\\nc\\n")
+    ['a\\u2028b', 'c']
+    """
+    return io.StringIO(text, newline=None).read().removesuffix("\n").split("\n") if text else []
 
 
 def split_words(text: str) -> list[tuple[int, int]]:

@@ -15,7 +15,7 @@ from peasy.worked.attention_graph import FormulaSettings, attention_graph, given
 from peasy.worked.checking.checker import TableChecker
 from peasy.worked.checking.readings import TableReading
 from peasy.worked.intervals import Interval
-from peasy.worked.tables import read_notes, read_text
+from peasy.worked.tables import files, read_notes, read_text
 
 X = "**X**\n\n| | 0 | 1 |\n|-|-|-|\n| I | 1 | 0 |\n| love | 0 | 1 |\n| AI | 1 | 1 |\n\n"
 W = (
@@ -442,29 +442,37 @@ def test_symbols_of_all_tokens_in_one_row_are_not_those_of_one_token():
     assert result.passed is not False
 
 
-def side_by_side(path, weights):
-    """Write a workbook with Q, K and V beside each other, and below them scores beside weights."""
-    openpyxl = pytest.importorskip("openpyxl")
-    book = openpyxl.Workbook()
+def side_by_side(monkeypatch, tmp_path, weights):
+    """Check a workbook with Q, K and V beside each other, and below them scores beside weights."""
+    grid = np.full((12, 40), None, object)
     query, key, value = np.eye(3)[:, :2], np.ones((3, 2)), np.arange(6).reshape(3, 2)
     for row, column, name, table in (
-        (1, 1, "Q", query), (1, 4, "K", key), (1, 7, "V", value),
-        (6, 1, "scores", query @ key.T), (6, 6, "weights", weights),
+        (0, 0, "Q", query), (0, 3, "K", key), (0, 6, "V", value),
+        (6, 0, "scores", query @ key.T), (6, 5, "weights", weights),
     ):  # fmt: skip
-        book.active.cell(row, column, name)
-        for (i, j), number in np.ndenumerate(table):
-            book.active.cell(row + 1 + i, column + j, float(number))
-    book.active.cell(500, 400).number_format = "0.00"  # an empty cell far away
-    book.save(path)
+        grid[row, column] = name
+        grid[row + 1 : row + 4, column : column + table.shape[1]] = table
+    sheet = SimpleNamespace(title="Sheet", iter_rows=lambda values_only: grid.tolist())
+    book = SimpleNamespace(load_workbook=lambda *given, **named: SimpleNamespace(worksheets=[sheet]))
+    monkeypatch.setitem(sys.modules, "openpyxl", book)
+    (tmp_path / "notes.xlsx").write_bytes(b"")
+    return check(tmp_path / "notes.xlsx")
 
 
-def test_tables_beside_each_other_in_a_workbook(tmp_path):
+def test_tables_beside_each_other_in_a_workbook(monkeypatch, tmp_path):
     weights = np.full((3, 3), 0.333)
-    side_by_side(tmp_path / "right.xlsx", weights)
-    assert check(tmp_path / "right.xlsx").points == (18, 18)
-    side_by_side(tmp_path / "wrong.xlsx", weights + np.diag([0, 0.4, 0]))
-    [cell] = [cell for cell in check(tmp_path / "wrong.xlsx").data()["cells"] if cell["verdict"] == "wrong"]
+    assert side_by_side(monkeypatch, tmp_path, weights).points == (18, 18)
+    result = side_by_side(monkeypatch, tmp_path, weights + np.diag([0, 0.4, 0]))
+    [cell] = [cell for cell in result.data()["cells"] if cell["verdict"] == "wrong"]
     assert (cell["table"], cell["row"], cell["column"]) == ("weights", "x_2", "x_2")
+
+
+def test_empty_cells_of_a_workbook_do_not_count(monkeypatch, tmp_path):
+    monkeypatch.setattr(files, "_MAX_SHEET_CELLS", 50)
+    assert side_by_side(monkeypatch, tmp_path, np.full((3, 3), 0.333)).points == (18, 18)
+    monkeypatch.setattr(files, "_MAX_SHEET_CELLS", 20)
+    with pytest.raises(InvalidInput, match="more than 20 cells"):
+        side_by_side(monkeypatch, tmp_path, np.full((3, 3), 0.333))
 
 
 @pytest.mark.parametrize("line", ["- num_heads = 16", "d_k: 键向量的维度"])

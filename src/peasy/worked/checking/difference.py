@@ -4,7 +4,7 @@ With the inputs at hand, every known slip is calculated and compared with both. 
 compared directly: a constant factor, a transposed table, softmax over the other axis, a mask, a bias, rounding.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -121,38 +121,35 @@ def _slip(name: str, numbers: _Numbers, checker: TableChecker) -> str:
     return ""
 
 
+_CHANGES: tuple[tuple[str, Callable[[np.ndarray], np.ndarray]], ...] = (
+    ("the transpose", np.transpose), ("the negative", np.negative), ("the softmax over rows", lambda x: softmax(np, x)),
+    ("the softmax over columns", lambda x: softmax(np, x.T).T),
+)  # fmt: skip
+"""Ways to make one table from another."""
+
+
 def _direct_reasons(mine: _Numbers, theirs: _Numbers) -> Iterator[str]:
     """Yield what turns one table into the other, from their numbers alone."""
-    a, b = mine.values, theirs.values
-    loose = _Numbers(a, mine.half + 2 * theirs.half, mine.table, mine.checker)
-    if a.shape[0] == a.shape[1] and loose.equals(b.T):
-        yield "One is the transpose of the other."
-    if loose.equals(-b):
-        yield "The signs are opposite."
-    for first, second, text in (
-        (a, b, "The expected table is the softmax over rows of yours."),
-        (b, a, "Yours is the softmax over rows of the expected table."),
-    ):
-        if _Numbers(second, loose.half, mine.table, mine.checker).equals(softmax(np, first)):
-            yield text
+    a, b, half = mine.values, theirs.values, mine.half + 2 * theirs.half
+    for name, change in _CHANGES:
+        if _Numbers(b, half, mine.table, mine.checker).equals(change(a)):
+            yield f"The expected table is {name} of yours."
+        elif _Numbers(a, half, mine.table, mine.checker).equals(change(b)):
+            yield f"Yours is {name} of the expected table."
     ratio = b / a
-    usable = np.isfinite(ratio) & (np.abs(a) > 20 * loose.half)
-    if usable.any() and np.ptp(ratio[usable]) <= 1e-3 * abs(ratio[usable].mean()) + 4 * loose.half:
+    usable = np.isfinite(ratio) & (np.abs(a) > 20 * half)
+    if usable.any() and np.ptp(ratio[usable]) <= 1e-3 * abs(ratio[usable].mean()) + 4 * half:
         factor = float(np.median(ratio[usable]))
         yield f"The expected table is yours times {format_number(factor)}{_as_root(factor)}: another scale."
     shift = (b - a) - (b - a)[:1]
-    if np.isfinite(shift).all() and np.all(np.abs(shift) <= 4 * loose.half) and len(a) > 1:
+    if np.isfinite(shift).all() and np.all(np.abs(shift) <= 4 * half) and len(a) > 1:
         yield "The same row is added to each row: a bias."
-    masked = (np.triu(np.ones(a.shape), 1) > 0) & (b == 0) & (a != 0)
-    if a.shape[0] == a.shape[1] and len(a) > 1 and masked[np.triu_indices(len(a), 1)].all():
-        yield "The expected table has a causal mask, yours has none."
-    rows_a, rows_b = a.sum(axis=-1), b.sum(axis=-1)
-    if (
-        np.allclose(rows_a, 1, atol=0.02)
-        and not np.allclose(rows_b, 1, atol=0.02)
-        and np.allclose(b.sum(axis=0), 1, atol=0.02)
-    ):
+    sums = [[np.allclose(table.sum(axis=axis), 1, atol=0.02) for axis in (-1, 0)] for table in (a, b)]
+    if sums[0][0] and not sums[1][0] and sums[1][1]:
         yield "The rows of yours sum to 1, in the expected table the columns do: softmax over the other axis."
+    above = np.triu(np.ones(a.shape, dtype=bool), 1)
+    if above.any() and not b[above].any() and a[above].all():
+        yield "The expected table has a causal mask, yours has none."
 
 
 def _as_root(factor: float) -> str:

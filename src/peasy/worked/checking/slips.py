@@ -6,7 +6,7 @@ swapped, a neighbour copied. Each comes with the arithmetic that gives the writt
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import combinations, permutations
 
@@ -26,6 +26,9 @@ _MAX_COMBINED = 400
 
 _MAX_ANCESTORS = 24
 """Maximum number of steps before a wrong table in which a slip is looked for."""
+
+_MAX_TERMS = 32
+"""Maximum number of products of a sum in which a slip is looked for."""
 
 _ATTENTION = (Score, Scale, Mask, Normalise)
 """Steps whose slips say by themselves where they happened."""
@@ -68,21 +71,17 @@ class SlipFinder:
     def candidates(self, table: AlignedTable, right: np.ndarray) -> Iterator[Slip]:
         """Yield all slips of a table, those of the nearest step first."""
         changed = list[tuple[str, Slip]]()
-        for name, place in self._places(table.node):
-            for slip in place.slips():
+        for name in self._before(table.node):
+            if (route := self.graph.route(name, self.tables)) is None:
+                continue
+            inputs = tuple(self.tables[parent] for parent in route.inputs)
+            for slip in StepPlace(name, route.step, inputs, route.inputs, self.tables).slips():
                 with suppress(InvalidInput, ValueError):  # the steps after it cannot be calculated from that
                     yield self._carried(slip, name, table.node)
-                if isinstance(place.step, Scale | Mask):
+                if isinstance(route.step, Scale | Mask):
                     changed.append((name, slip))
         yield from self._combined(changed, table.node)
         yield from _whole_table_slips(table, right)
-
-    def _places(self, node: str) -> Iterator[tuple[str, StepPlace]]:
-        """Yield the steps in which a slip may have happened: that of the node, and those before it."""
-        for name in self._before(node):
-            if (route := self.graph.route(name, self.tables)) is not None:
-                inputs = tuple(self.tables[parent] for parent in route.inputs)
-                yield name, StepPlace(name, route.step, inputs, route.inputs, self.tables)
 
     def _before(self, node: str) -> Iterator[str]:
         """Yield a node and those that it is calculated from, the nearest first, up to what is written."""
@@ -163,16 +162,16 @@ def _whole_table_slips(table: AlignedTable, right: np.ndarray) -> Iterator[Slip]
         (0.1, "the decimal point is one place too far left"),
     ):
         yield Slip(text, right * factor)
-    rows, columns = range(len(right))[:8], range(right.shape[1])[:6]
-    for first, second in combinations(rows, 2):
-        order = [{first: second, second: first}.get(row, row) for row in range(len(right))]
-        yield Slip(f"the rows of {table.rows[first]} and {table.rows[second]} are swapped", right[order])
-    for first, second in combinations(columns, 2):
-        order = [{first: second, second: first}.get(column, column) for column in range(right.shape[1])]
-        yield Slip(f"columns {table.columns[first]} and {table.columns[second]} are swapped", right[:, order])
-    for source, target in permutations(rows, 2):
-        order = [source if row == target else row for row in range(len(right))]
-        yield Slip(f"the row of {table.rows[target]} is a copy of the row of {table.rows[source]}", right[order])
+    labels = (("the rows of", table.rows[:8]), ("columns", table.columns[:6]))
+    for axis, (what, names) in enumerate(labels):
+        for first, second in combinations(range(min(len(names), right.shape[axis])), 2):
+            order = np.arange(right.shape[axis])
+            order[[first, second]] = second, first
+            yield Slip(f"{what} {names[first]} and {names[second]} are swapped", right.take(order, axis))
+    for source, target in permutations(range(len(right))[:8], 2):
+        copied = right.copy()
+        copied[target] = right[source]
+        yield Slip(f"the row of {table.rows[target]} is a copy of the row of {table.rows[source]}", copied)
 
 
 def explain_cell(number: WrittenNumber, text: str, reading: TableReading, row: int, column: int) -> str:
@@ -180,47 +179,32 @@ def explain_cell(number: WrittenNumber, text: str, reading: TableReading, row: i
     expected = float(reading.point[row, column])
     if not np.isfinite(expected):
         return ""
-    is_written = number.is_rounding_of
-    if expected != 0 and is_written(-expected):
-        return "the sign is wrong"
-    product = _explain_product(reading, row, column, expected, is_written)
-    if product:
-        return product
-    for factor, what in ((10.0, "right"), (0.1, "left"), (100.0, "right, twice"), (0.01, "left, twice")):
-        if abs(expected) > 1e-9 and is_written(expected * factor):
-            return f"the decimal point is one place too far {what}"
-    for label, cells in (("row", reading.point[row]), ("column", reading.point[:, column])):
-        matches = [index for index, value in enumerate(cells) if is_written(float(value))]
-        own = column if label == "row" else row
-        if matches and abs(cells[matches[0]] - expected) > 1e-9:
-            nearest = min(matches, key=lambda index: abs(index - own))
-            other = "column" if label == "row" else "row"
-            return f"it is the number of {other} {nearest + 1}"
+    for name, value in _cell_slips(reading, row, column, expected):
+        if abs(value - expected) > 1e-9 and number.is_rounding_of(value):
+            return name
     return _explain_digits(text, expected, number)
 
 
-def _explain_product(
-    reading: TableReading, row: int, column: int, expected: float, is_written: Callable[[float], bool]
-) -> str:
-    """Return which product of a sum is wrong: left out, added with the wrong sign, counted twice, or a sum instead."""
+def _cell_slips(reading: TableReading, row: int, column: int, expected: float) -> Iterator[tuple[str, float]]:
+    """Yield the slips of one cell with the number that each gives, the most common first."""
+    yield "the sign is wrong", -expected
     factors = reading.terms(row, column)
-    if factors is None or len(factors[0]) > 32:
-        return ""
-    for a, b in zip(*factors, strict=True):
-        a, b = float(a), float(b)
+    for a, b in (
+        () if factors is None or len(factors[0]) > _MAX_TERMS else zip(*map(np.ndarray.tolist, factors), strict=True)
+    ):
         term, shown = a * b, f"{format_operand(a)}·{format_operand(b)}"
-        if not np.isfinite(term):
-            continue
-        wrong_ways = (
+        for change, name in (
             (-term, f"the product {shown} was left out"), (-2 * term, f"the product {shown} has the wrong sign"),
             (term, f"the product {shown} was added twice"),
             (a + b - term, f"{format_operand(a)} + {format_operand(b)} was calculated instead of {shown}"),
-        )  # fmt: skip
-        for change, name in wrong_ways:
-            if abs(change) > 1e-9 and is_written(expected + change):
-                sign, result = "+" if change >= 0 else "-", format_number(expected + change)
-                return f"{name}: {format_number(expected)} {sign} {format_number(abs(change))} = {result}"
-    return ""
+        ):  # fmt: skip
+            sign, result = "+" if change >= 0 else "-", format_number(expected + change)
+            yield f"{name}: {format_number(expected)} {sign} {format_number(abs(change))} = {result}", expected + change
+    for factor, what in ((10.0, "right"), (0.1, "left"), (100.0, "right, twice"), (0.01, "left, twice")):
+        yield f"the decimal point is one place too far {what}", expected * factor
+    for other, own, cells in (("column", column, reading.point[row]), ("row", row, reading.point[:, column])):
+        for index in np.argsort(np.abs(np.arange(len(cells)) - own), kind="stable"):
+            yield f"it is the number of {other} {index + 1}", float(cells[index])
 
 
 def _explain_digits(text: str, expected: float, number: WrittenNumber) -> str:
@@ -232,11 +216,7 @@ def _explain_digits(text: str, expected: float, number: WrittenNumber) -> str:
     if len(right) != len(written) or right == written:
         return ""
     different = [index for index, (a, b) in enumerate(zip(right, written, strict=True)) if a != b]
-    if (
-        len(different) == 2
-        and right[different[0]] == written[different[1]]
-        and right[different[1]] == written[different[0]]
-    ):
+    if len(different) == 2 and [right[i] for i in different] == [written[i] for i in reversed(different)]:
         return f"two digits are swapped: {right}"
     if len(different) == 1 and len(right.strip("-0.")) > 1:
         return f"one digit is wrong: {right}"

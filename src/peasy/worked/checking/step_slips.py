@@ -5,7 +5,7 @@ does not apply gives another shape, fails, or gives the right numbers; none of t
 name are the inputs' names. Slips of attention that need other tables are functions of the step's place in the graph.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, permutations
@@ -40,10 +40,8 @@ class Slip:
     def reason(self, row: int, column: int) -> str:
         """Return the description with the arithmetic of a cell: `the scores were not scaled: e^1 / (...) = 0.42`."""
         arithmetic = self.show(row, column) if self.show else ""
-        value = format_number(float(self.values[row, column]))
-        return (
-            f"{self.description}: {arithmetic} = {value}" if arithmetic else f"{self.description}, which gives {value}"
-        )
+        shown = f": {arithmetic} =" if arithmetic else ", which gives"
+        return f"{self.description}{shown} {format_number(float(self.values[row, column]))}"
 
 
 def recomputed(description: str, step: Step, *inputs: np.ndarray) -> Slip:
@@ -62,37 +60,27 @@ class StepPlace:
     names: tuple[str, ...]
     tables: Mapping[str, np.ndarray]
 
-    @property
-    def prefix(self) -> str:
-        """Name of the head or block with a dot, or ""."""
-        return self.node.removesuffix(self.node.rpartition(".")[2])
-
     def table(self, name: str) -> np.ndarray | None:
         """Return another table of the same head or block, else of the whole example."""
-        return self.tables.get(self.prefix + name, self.tables.get(name))
+        prefix = self.node.removesuffix(self.node.rpartition(".")[2])
+        return self.tables.get(prefix + name, self.tables.get(name))
 
     def slips(self) -> Iterator[Slip]:
         """Yield every slip of the step that applies: tables of the right shape with other numbers."""
         right = self.step.forward(np, *self.inputs)
-        for slip in chain(self._special(), self._listed()):
+        attention = _ATTENTION_SLIPS.get(type(self.step))
+        for slip in chain(attention(self) if attention else (), self._listed()):
             same = slip.values.shape == right.shape
             if same and not np.allclose(slip.values, right, rtol=1e-9, atol=1e-12, equal_nan=True):
                 yield slip
-
-    def _special(self) -> Iterable[Slip]:
-        special = _ATTENTION_SLIPS.get(type(self.step))
-        return special(self) if special else ()
 
     def _listed(self) -> Iterator[Slip]:
         last = [name.rpartition(".")[2] for name in self.names]
         for name, way in STEP_SLIPS.get(type(self.step), ()):
             with suppress(InvalidInput, TypeError, ValueError, IndexError, ZeroDivisionError):
                 found, text = way(self.step, *self.inputs), name.format(*last, "", "")
-                yield (
-                    recomputed(text, self.step, *found)
-                    if isinstance(found, tuple)
-                    else Slip(text, np.asarray(found, float))
-                )
+                is_inputs = isinstance(found, tuple)
+                yield recomputed(text, self.step, *found) if is_inputs else Slip(text, np.asarray(found, float))
 
 
 def _deviation(step: operations.Standardise, inputs: Sequence[np.ndarray]) -> np.ndarray:
@@ -161,6 +149,7 @@ STEP_SLIPS: dict[type[Step], tuple[tuple[str, _Way], ...]] = {
           for name in ("relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "relu_squared", "exp")),
         ("the logarithm to base 10 was taken", lambda step, x: np.log10(x)),
         ("2 was raised to the power instead of e", lambda step, x: 2.0**x),
+        ("10 was raised to the power instead of e", lambda step, x: 10.0**x),
     ),
     operations.ApplyGradient: (
         ("the derivative was left out", lambda step, g, x, y: g),
@@ -414,22 +403,7 @@ def _weights_slips(at: StepPlace) -> Iterator[Slip]:
         yield Slip(text, np.where(np.isneginf(masked), 0.0, _SOFTMAX.forward(np, scaled)))
 
 
-def _power_slips(at: StepPlace) -> Iterator[Slip]:
-    if at.node.rpartition(".")[2] == "powers":
-        yield from (
-            Slip(
-                f"{base} was raised to the power instead of e", float(base) ** at.inputs[0], _power(at.inputs[0], base)
-            )
-            for base in (2, 10)
-        )
-        yield Slip("e^x was forgotten", at.inputs[0])
-
-
-def _power(exponents: np.ndarray, base: int) -> Show:
-    return lambda i, j: f"{base}^{format_operand(float(exponents[i, j]))}"
-
-
-_ATTENTION_SLIPS: dict[type[Step], Callable[[StepPlace], Iterable[Slip]]] = {
+_ATTENTION_SLIPS: dict[type[Step], Callable[[StepPlace], Iterator[Slip]]] = {
     Scale: _scale_slips, Mask: _mask_slips, Score: _score_slips, Normalise: _weights_slips,
-    operations.Project: _product_slips, operations.Concatenate: _concat_slips, operations.Apply: _power_slips,
+    operations.Project: _product_slips, operations.Concatenate: _concat_slips,
 }  # fmt: skip

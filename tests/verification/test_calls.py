@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from peasy.errors import InvalidInput
+from peasy.verification.implementation import captured
 from peasy.verification.implementation import examine as examination
-from peasy.verification.implementation import examples
 from peasy.verification.implementation.arguments import SIZES
 from peasy.verification.implementation.call_text import failure
 from peasy.verification.implementation.calls import attempts
@@ -395,5 +395,5 @@ def test_an_example_ends_after_a_number_of_steps(tmp_path):
     call = CALL.replace("width = 70", "width = train() or 70")
     target = load(tmp_path, HARD + text + 'if __name__ == "__main__":\n' + indented(call))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(examples, "_MAX_STEPS", 20_000)
+        patch.setattr(captured, "_MAX_STEPS", 20_000)
         assert not list(example_calls(target, str(tmp_path / "hard.py")))

@@ -156,7 +156,8 @@ def call_not_found(target: Any, name: str, failures: list[CallFailure], notes: l
         return InvalidInput(message, hint="prove examines PyTorch and NumPy code.")
     if not failures:
         return _takes_no_arrays(target, name, missing)
-    first = max(failures, key=lambda one: ("not installed" in one.error, one.line or 0))
+    typed = len({one.call for one in failures}) == 1  # its first form has the shapes that the hint names
+    first = failures[0] if typed else max(failures, key=lambda one: ("not installed" in one.error, one.line or 0))
     where = f" Line {first.line}: {first.code}" if first.line else ""
     absent = re.search(r"but (\S+) is not installed", first.error)
     hint = f"Install {absent[1]}, and run it again." if absent else _call_to_complete(first)

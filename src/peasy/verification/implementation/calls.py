@@ -116,7 +116,8 @@ class _Search:
             parameters = [p for p in signature_of(function) if p.name in call.arguments]
             roles = roles_of([p.replace(default=p.empty) for p in parameters])
             arrays = {n: v for n, v in call.arguments.items() if roles.get(n) in ARRAY_ROLES and is_array(v)}
-            created, made = None, _Created(self.target)
+            created: Any = None
+            made: _Created | None = _Created(self.target)
             for each in smaller_calls(call, arrays) if arrays else ():
                 if inspect.isclass(self.target) and each.created is not created:
                     created, made = each.created, self._create(each.created)

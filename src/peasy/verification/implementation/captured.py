@@ -12,13 +12,14 @@ import inspect
 import itertools
 import re
 import sys
+import types
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from peasy.verification.implementation.arguments import ConfigGuess, Sizes, constructor_attempts
-from peasy.verification.implementation.call_text import call_name
+from peasy.verification.implementation.call_text import call_method
 from peasy.verification.implementation.loading import (
     StandInFinder,
     StatementFinder,
@@ -29,8 +30,9 @@ from peasy.verification.implementation.loading import (
 )
 from peasy.verification.implementation.repeated_call import quiet
 
-_MAX_CALLERS, _MAX_TRIALS, _MAX_RUNS, _MANY = 12, 12, 400, 16
-"""Classes that are run, constructors of one class, and its runs; a number of tokens above which there are many."""
+_MAX_CALLERS, _MAX_TRIALS, _MAX_RUNS, _MAX_STEPS, _MANY = 12, 12, 400, 5_000_000, 16
+"""Classes that are run, constructors of one class, its runs, and steps of one search; a number of tokens above which
+there are many."""
 
 
 class Reached(BaseException):
@@ -46,6 +48,8 @@ class CapturedCall:
     arguments: dict[str, Any] = field(default_factory=dict)
     guessed: bool = False
     """Whether settings of the model are guessed whose names are not known."""
+    ended: bool = False
+    """Whether the search for it is over."""
 
 
 def smaller_calls(call: CapturedCall, inputs: Mapping[str, Any]) -> Iterator[CapturedCall]:
@@ -91,7 +95,7 @@ def captured_calls(target: Any, sizes: Sizes, file: str, guesses: Callable[[Any,
         call, runs = CapturedCall(caller.__name__), _MAX_RUNS
         with kept_call(call, target), quiet():
             for number, arguments in enumerate(constructor_attempts(caller, sizes)):
-                if number == _MAX_TRIALS or call.arguments:
+                if number == _MAX_TRIALS or call.ended:
                     break
                 with contextlib.suppress(Exception, SystemExit, Reached):
                     made = caller(**arguments)
@@ -107,67 +111,35 @@ def captured_calls(target: Any, sizes: Sizes, file: str, guesses: Callable[[Any,
 
 
 @contextlib.contextmanager
-def kept_call(call: CapturedCall, target: Any) -> Iterator[Any]:
-    """Keep the arguments of the target's constructor and of its first call, and stop there; yield what to call."""
-    if not inspect.isclass(target):
-        keeper = _keeper(target, call)
-        with _replaced(target, keeper):
-            yield keeper
-        return
-    name = call_name(target) or "forward"
-    create, forward = target.__init__, getattr(target, name, None)
+def kept_call(call: CapturedCall, target: Any) -> Iterator[None]:
+    """Keep the arguments of the target's constructor and of its first call, and stop there, or after many steps.
 
-    def keep_creation(self: Any, *args: Any, **kwargs: Any) -> None:
-        bound = inspect.signature(create).bind(self, *args, **kwargs)
-        vars(self)["_created_with"] = _named(bound)
-        create(self, *args, **kwargs)
+    Steps are calls of functions and their ends: a count, not a time, so that each computer comes equally far.
+    """
+    method, steps, created = call_method(target) if inspect.isclass(target) else target, 0, dict[int, dict[str, Any]]()
+    made = [target.__init__, method] if inspect.isclass(target) else [None, method]
+    create, wanted = (getattr(inspect.unwrap(each), "__code__", None) if each else None for each in made)
 
-    def keep_call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        call.created = vars(self).get("_created_with", {})
-        call.arguments = _named(inspect.signature(forward).bind(self, *args, **kwargs))  # type: ignore[arg-type]
-        raise Reached
+    def watch(frame: types.FrameType, event: str, argument: Any) -> None:
+        nonlocal steps
+        steps += 1
+        call.ended = call.ended or steps > _MAX_STEPS
+        if event == "call" and frame.f_code in (create, wanted):  # equal also if it was imported a second time
+            names, _, others, values = inspect.getargvalues(frame)
+            given = {name: values[name] for name in names} | values.get(others or "", {})
+            owner = given.pop(names[0]) if inspect.isclass(target) and names else None
+            if frame.f_code == create:
+                created[id(owner)] = given
+            elif owner is None or any(base.__name__ == target.__name__ for base in type(owner).__mro__):
+                call.created, call.arguments, call.ended = created.get(id(owner), {}), given, True
+        if call.ended:
+            raise Reached
 
-    own = {each: vars(target)[each] for each in ("__init__", name) if each in vars(target)}
-    setattr(target, "__init__", keep_creation)  # noqa: B010 (mypy: a method)
-    setattr(target, name, keep_call)
-    try:
-        yield target
-    finally:
-        for each in ("__init__", name):
-            setattr(target, each, own[each]) if each in own else delattr(target, each)
-
-
-def _keeper(function: Callable[..., Any], call: CapturedCall) -> Callable[..., Any]:
-    def keep(*args: Any, **kwargs: Any) -> Any:
-        call.arguments = _named(inspect.signature(function).bind(*args, **kwargs))
-        raise Reached
-
-    return keep
-
-
-def _named(bound: inspect.BoundArguments) -> dict[str, Any]:
-    """Return arguments by name, also those of `**kwargs`, without self."""
-    kinds = {name: parameter.kind for name, parameter in bound.signature.parameters.items()}
-    named = {name: value for name, value in bound.arguments.items() if name != "self"}
-    for name in [name for name in named if kinds[name] is inspect.Parameter.VAR_KEYWORD]:
-        named |= named.pop(name)
-    return {name: value for name, value in named.items() if kinds.get(name) is not inspect.Parameter.VAR_POSITIONAL}
-
-
-@contextlib.contextmanager
-def _replaced(function: Any, other: Any) -> Iterator[None]:
-    """Replace a function in all modules that have it."""
-    places = [
-        (vars(module), name) for module in list(sys.modules.values()) if hasattr(module, "__dict__")
-        for name, value in list(vars(module).items()) if value is function
-    ]  # fmt: skip
-    for scope, name in places:
-        scope[name] = other
+    sys.setprofile(watch)
     try:
         yield
     finally:
-        for scope, name in places:
-            scope[name] = function
+        sys.setprofile(None)
 
 
 def _callers(target: Any, file: Path) -> Iterator[type]:

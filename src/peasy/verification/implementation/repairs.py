@@ -172,7 +172,7 @@ def _wanted_objects(error: BaseException, name: str, target: Any, sizes: Sizes) 
     for word in dict.fromkeys([*asked, *re.findall(r"\w+", " ".join(hints))]):
         wanted = scope.get(word) or project_class(word, Path(inspect.getsourcefile(target) or "."))
         if inspect.isclass(wanted) and wanted.__module__.partition(".")[0] == target.__module__.partition(".")[0]:
-            yield from _objects_of(wanted, sizes)  # type: ignore[arg-type]
+            yield from _objects_of(wanted, sizes)
 
 
 def _other_settings(error: BaseException, value: Any, sizes: Sizes) -> Iterator[Any]:

@@ -11,14 +11,13 @@ import torch
 from peasy.errors import InvalidInput
 from peasy.verification.implementation import captured
 from peasy.verification.implementation import examine as examination
-from peasy.verification.implementation.arguments import SIZES
+from peasy.verification.implementation.arguments import SIZES, objects_of
 from peasy.verification.implementation.call_text import failure
 from peasy.verification.implementation.calls import attempts
 from peasy.verification.implementation.examine import examine
 from peasy.verification.implementation.examples import example_calls
 from peasy.verification.implementation.loading import find_target, load_module
 from peasy.verification.implementation.package_functions import rearrange, reduce, repeat
-from peasy.verification.implementation.repairs import _objects_of
 from peasy.verification.verdict import EQUAL, NOT_COMPARED
 
 HARD = '''
@@ -361,7 +360,7 @@ def test_hooks_of_the_module_run_in_calls_of_examples(tmp_path):
 def test_objects_of_the_projects_classes_are_new_for_each_trial(tmp_path):
     """An object that changes itself when it is called must not carry that into the next trial."""
     cls = load(tmp_path, "class Counter:\n    def __init__(self, start=0): self.start = start\n", "Counter")
-    assert len({id(one) for one in [*_objects_of(cls, SIZES[0]), *_objects_of(cls, SIZES[0])]}) == 2
+    assert len({id(one) for one in [*objects_of(cls, SIZES[0]), *objects_of(cls, SIZES[0])]}) == 2
 
 
 def test_a_users_folder_may_be_named_as_this_package(tmp_path):

@@ -199,42 +199,51 @@ def constructor_attempts(cls: type, sizes: Sizes) -> Iterator[dict[str, Any]]:
     own = _own_config(cls)
     arrays = any(role_of(p.name, True).startswith("w_") and p.default is p.empty for p in parameters)
     choices = itertools.product(
-        ("numpy", "torch") if arrays else ("torch",), (None, own) if own else (None,), (None, sizes.d_model, 0.1),
+        ("numpy", "torch") if arrays else ("torch",), (None, own) if own else (None,), range(3),
         (None, (sizes.side, sizes.side), sizes.side) if any(_is_side(p.name) for p in parameters) else (None,),
         (False, True), (None, False, True),
     )  # fmt: skip
-    for library, config, unknown, side, required_only, flag in choices:
+    for library, config, number, side, required_only, flag in choices:
         arguments: dict[str, Any] = {"self_attention": True} if flag and "self_attention" in named else {}
         for parameter in parameters:
-            role = role_of(parameter.name, True)
-            if side and _is_side(parameter.name):
-                arguments[parameter.name] = side
-                continue
-            options = _string_options(cls, parameter.name) if parameter.default is parameter.empty else ()
-            if options:
-                arguments[parameter.name] = options[(None, sizes.d_model, 0.1).index(unknown) % len(options)]
-                continue
-            if role.startswith("w_") and parameter.default is parameter.empty:
-                arguments[parameter.name] = _weight_matrix(role, sizes, library)
-                continue
-            hint = config if config and role == "config" else hints.get(parameter.name)
-            if not role and parameter.default is parameter.empty and (own_classes := _project_classes(hint, cls)):
-                arguments[parameter.name] = _created(own_classes, (None, sizes.d_model, 0.1).index(unknown), sizes)
-                continue
-            value = _constructor_argument(parameter, hint, sizes, required_only, unknown is not None, cls)
-            if value is None and parameter.default is parameter.empty:
-                value = False if unknown is None and parameter.name in asserted else unknown
-            if role == "dropout" and not hasattr(cls, "eval"):
-                value = 0.0  # dropout that cannot be switched off
-            if (
-                role == "scale"
-                and isinstance(value, float)
-                and re.search(rf"/=?\s*(self\.)?{parameter.name}\b", source)
-            ):
-                value **= -1  # it is a divisor
+            name, required = parameter.name, parameter.default is parameter.empty
+            role = role_of(name, True)
+            hint = config if config and role == "config" else hints.get(name)
+            if side and _is_side(name):
+                value = side
+            elif required and (options := _string_options(cls, name)):
+                value = options[number % len(options)]
+            elif required and role.startswith("w_"):
+                value = _weight_matrix(role, sizes, library)
+            elif required and not role and (classes := _project_classes(hint, cls)):
+                value = next(objects_of(classes[number % len(classes)], sizes), None)
+            else:
+                value = _constructor_argument(parameter, hint, sizes, required_only, number > 0, cls)
+                if value is None and required:
+                    value = False if number == 0 and name in asserted else (None, sizes.d_model, 0.1)[number]
+                if role == "dropout" and not hasattr(cls, "eval"):
+                    value = 0.0  # dropout that cannot be switched off
+                if role == "scale" and isinstance(value, float) and re.search(rf"/=?\s*(self\.)?{name}\b", source):
+                    value **= -1  # it is a divisor
+                value = False if flag is False and value is True else value
             if value is not UNKNOWN:
-                arguments[parameter.name] = False if flag is False and value is True else value
+                arguments[name] = value
         yield arguments
+
+
+def objects_of(cls: Any, sizes: Sizes, trials: int = 1) -> Iterator[Any]:
+    """Yield new objects of a class, made with guessed arguments, or with masks that hide nothing."""
+    for arguments in itertools.islice(constructor_attempts(cls, sizes), trials):
+        with contextlib.suppress(Exception):
+            yield cls(**arguments)
+            break
+    masks = [p.name for p in signature_of(cls) if role_of(p.name) in ("mask", "padding") and p.default is p.empty]
+    batch, tokens = sizes.batch, sizes.time
+    for axes in ((batch, tokens), (batch, 1, tokens, tokens), (tokens, tokens)) if masks else ():
+        import torch
+
+        with contextlib.suppress(Exception):
+            yield cls(**{name: torch.ones(axes, dtype=torch.bool) for name in masks})
 
 
 def required_scale(code: Any) -> bool:
@@ -248,14 +257,6 @@ def _project_classes(hint: Any, cls: type) -> list[type]:
     package = cls.__module__.partition(".")[0]
     allowed = [each for each in typing.get_args(hint) or (hint,) if inspect.isclass(each) and each is not cls]
     return [each for each in allowed if each.__module__.partition(".")[0] == package and not _is_config_class(each)]
-
-
-def _created(classes: list[type], number: int, sizes: Sizes) -> Any:
-    """Return an object of one of the classes, with guessed arguments; None if it cannot be created."""
-    chosen = classes[number % len(classes)]
-    with contextlib.suppress(Exception):
-        return chosen(**next(constructor_attempts(chosen, sizes)))
-    return None
 
 
 def _string_options(cls: type, name: str) -> list[str]:

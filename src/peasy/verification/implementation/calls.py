@@ -100,7 +100,12 @@ class _Search:
         both, created = (sizes, dataclasses.replace(sizes, heads=8, d_head=2 * sizes.d_head)), 0
         for each, thorough in itertools.product(both, (False, True)):
             before = len(self.failures)
-            for arguments in _unique(constructor_attempts(target, each)):
+            seen = set[str]()
+            for arguments in constructor_attempts(target, each):
+                key = repr(sorted((k, short_text(v), getattr(v, "_guess", None)) for k, v in arguments.items()))
+                if key in seen:
+                    continue
+                seen.add(key)
                 created += 1
                 if made := self._create(arguments):
                     yield from self._calls_of(made, each, thorough)
@@ -248,12 +253,3 @@ def _forward_text(cls: type) -> str:
     parameters = [] if function is None else signature_of(function)
     roles = roles_of(parameters)
     return f"({shown_text({p.name: array_name(roles[p.name]) for p in parameters if p.default is p.empty})})"
-
-
-def _unique(items: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    seen: set[str] = set()
-    for item in items:
-        key = repr(sorted((k, short_text(v), getattr(v, "_guess", None)) for k, v in item.items()))
-        if key not in seen:
-            seen.add(key)
-            yield item

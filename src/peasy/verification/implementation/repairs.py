@@ -1,7 +1,6 @@
 """Search for the arguments of a call, driven by its errors: each proposes other values of one argument at a time."""
 
 import ast
-import contextlib
 import dataclasses
 import functools
 import heapq
@@ -23,6 +22,7 @@ from peasy.verification.implementation.arguments import (
     ConfigGuess,
     Sizes,
     constructor_attempts,
+    objects_of,
     roles_of,
     rotary_tables,
     seeded_array,
@@ -172,7 +172,7 @@ def _wanted_objects(error: BaseException, name: str, target: Any, sizes: Sizes) 
     for word in dict.fromkeys([*asked, *re.findall(r"\w+", " ".join(hints))]):
         wanted = scope.get(word) or project_class(word, Path(inspect.getsourcefile(target) or "."))
         if inspect.isclass(wanted) and wanted.__module__.partition(".")[0] == target.__module__.partition(".")[0]:
-            yield from _objects_of(wanted, sizes)
+            yield from objects_of(wanted, sizes, _MAX_OBJECTS)
 
 
 def _other_settings(error: BaseException, value: Any, sizes: Sizes) -> Iterator[Any]:
@@ -184,21 +184,6 @@ def _other_settings(error: BaseException, value: Any, sizes: Sizes) -> Iterator[
     yield value.changed({})
     for name in sorted(value.guesses, key=lambda name: name not in failing):
         yield from (value.changed({name: other}) for other in (*words, None, True, 1, sizes.heads, sizes.d_head))
-
-
-def _objects_of(cls: Any, sizes: Sizes) -> Iterator[Any]:
-    """Yield new objects of a class, made with guessed arguments, or with masks that hide nothing."""
-    masks = [p.name for p in signature_of(cls) if role_of(p.name) in ("mask", "padding") and p.default is p.empty]
-    batch, tokens = sizes.batch, sizes.time
-    shapes = [(batch, tokens), (batch, 1, tokens, tokens), (tokens, tokens)] if masks else []
-    for arguments in itertools.islice(constructor_attempts(cls, sizes), _MAX_OBJECTS):
-        with contextlib.suppress(Exception):
-            yield cls(**arguments)
-            break
-    for axes in shapes:
-        arguments = dict.fromkeys(masks, Shape(axes, "bool"))
-        with contextlib.suppress(Exception):
-            yield cls(**{n: v.make(n) if isinstance(v, Shape) else v for n, v in arguments.items()})
 
 
 def _blamed(error: BaseException, target: Any, values: Mapping[str, Any]) -> list[str]:

@@ -201,6 +201,26 @@ def test_a_server_that_is_gone_or_fails_offers_to_reload(open_window):
             window.wait_until_idle()
 
 
+def test_controls_of_a_page_without_its_data_do_no_harm(open_tiny_studio):
+    """The first request of the page failed; what was typed or chosen then raised exceptions."""
+    window = open_tiny_studio("/work")
+    window.expected_errors = ("ERR_FAILED",)
+    page = window.page
+    page.route("**/api/**", lambda route: route.abort())
+    page.locator('#rail a[data-page="glossary"]').click()
+    page.get_by_role("alert").wait_for()
+    page.get_by_label("filter").fill("head")
+    page.goto(f"{window.origin}/meaning")
+    page.get_by_role("alert").first.wait_for()
+    window.press("e")
+    assert page.get_by_role("menuitem").all_inner_texts() == ["Nothing here yet"]
+    window.press("Escape")
+    page.unroute_all()
+    page.get_by_role("tab", name="Texts on a map").click()
+    page.locator("path.point").first.wait_for()
+    assert page.get_by_role("alert").count() == 0, "what succeeds takes the message away"
+
+
 ACTIONS = {
     "/work?s=3": lambda page: page.locator("#text").fill("two cats sat"),
     "/look?m=writer&t=the+pizza": lambda page: page.get_by_role("tab", name="Heads").click(),

@@ -3,6 +3,8 @@
 import { element, field, fill, pageHeader } from "../element.js";
 
 export class Page {
+	groups = [];
+
 	constructor(place, shell) {
 		this.shell = shell;
 		this.filter = element("input", { type: "search", oninput: () => this.show(this.filter.value) });

@@ -10,6 +10,9 @@ const TAB_CLASSES = { words: WordMap, texts: TextMap, why: SimilarityTab };
 const TITLES = { words: "Words before and after", texts: "Texts on a map", why: "Compare two sentences" };
 
 export class Page {
+	/** @type {Record<string, any>[] | null} */
+	models = null;
+
 	constructor(place, shell) {
 		this.shell = shell;
 		this.tabs = tabs(
@@ -24,23 +27,23 @@ export class Page {
 			),
 			this.tabs.element,
 		);
-		shell.setExports(() => this.tab.buildRequest());
-		shell.setCopyItems(() => [{ label: "Result as JSON", text: () => JSON.stringify(this.tab.response?.result) }]);
-		shell.onStateChange((state) => this.show(state));
+		shell.onStateChange((state) => this.start(state));
 	}
 
-	async start(state) {
-		this.models = await this.shell.bar.listModels(null, true);
-		await this.show(state);
-	}
-
-	show({ tab }) {
+	start({ tab }) {
 		return this.tabs.choose(tab, false);
 	}
 
 	showTab(name) {
-		this.tab = new TAB_CLASSES[name](this.shell, this.models, (other) => this.tabs.choose(other));
-		this.tab.start();
-		return this.tab.element;
+		const { shell } = this;
+		return shell.attempt(async () => {
+			this.models ??= await shell.bar.listModels(null, true);
+			shell.clearError();
+			const tab = new TAB_CLASSES[name](shell, this.models, (other) => this.tabs.choose(other));
+			shell.setExports(() => tab.buildRequest());
+			shell.setCopyItems(() => [{ label: "Result as JSON", text: () => JSON.stringify(tab.response?.result) }]);
+			tab.start();
+			return tab.element;
+		});
 	}
 }

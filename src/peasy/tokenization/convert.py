@@ -39,6 +39,13 @@ _SPECIAL_TOKENS = (
 )  # fmt: skip
 
 
+_MBART_LANGUAGES = (
+    "ar_AR", "cs_CZ", "de_DE", "en_XX", "es_XX", "et_EE", "fi_FI", "fr_XX", "gu_IN", "hi_IN", "it_IT", "ja_XX", "kk_KZ",
+    "ko_KR", "lt_LT", "lv_LV", "my_MM", "ne_NP", "nl_XX", "ro_RO", "ru_RU", "si_LK", "tr_TR", "vi_VN", "zh_CN",
+)  # fmt: skip
+"""Its file does not have them: their ids follow those of the pieces."""
+
+
 def from_merges(vocabulary: Mapping[str, int], merges: str, config: JsonDict | None = None) -> Tokenizer:
     """Make a byte-level BPE tokenizer from vocab.json and merges.txt.
 
@@ -124,6 +131,9 @@ def from_sentencepiece(
     templates: Sequence[str] = (f"{language if language.strip() in ids else ''}$A {eos}", "$A $B")
     if "<s>" in ids and class_name in ("XLMRobertaTokenizer", "CamembertTokenizer"):
         templates = ("<s> $A </s>", "<s> $A </s> </s> $B </s>")
+    elif class_name == "MBartTokenizer":
+        language = str(config.get("src_lang") or "en_XX")
+        templates = (f"$A </s> {language if language in ids else 'en_XX'}", "$A $B </s>")
     elif eos == "[SEP]" and "[CLS]" in ids:
         templates, added = ("[CLS] $A [SEP]", "[CLS] $A [SEP] $B [SEP]"), [*added, "[CLS]", "[MASK]"]
     is_unnamed = vocabulary is None and class_name in (None, FILE_CLASS)
@@ -161,6 +171,12 @@ def _piece_ids(
     names, more, name = [piece for piece, _, _ in pieces], ["<pad>", "<mask>"], config.get("tokenizer_class")
     if name == "XLMRobertaTokenizer":
         names = ["<s>", "<pad>", "</s>", "<unk>", *names[3:], "<mask>"]
+    elif name == "MBartTokenizer":
+        names = ["<s>", "<pad>", "</s>", "<unk>", *names[3:], *_MBART_LANGUAGES, "<mask>"]
+        more = [*more, *_MBART_LANGUAGES]
+    elif name == "PegasusTokenizer":
+        masks = ["<mask_2>", "<mask_1>", *(f"<unk_{i}>" for i in range(2, 103))]
+        names, more = [*names[:2], *masks, *names[2:]], [*more, *masks]
     elif name == "CamembertTokenizer":  # the file's ids come after those of fairseq
         names = ["<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED", *names[1:], "<mask>"]
     elif name == "T5Tokenizer" and isinstance(count := config.get("extra_ids", 100), int):

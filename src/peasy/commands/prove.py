@@ -30,6 +30,7 @@ _RANDOM_LENGTHS = (17, 9, 1)
 _FILE_AND_NAME = re.compile(r"(?P<file>.+\.(?:py|ipynb))(?::(?P<name>[\w.]*))?", re.DOTALL)
 _MODULE_AND_NAME = re.compile(r"(?P<module>[A-Za-z_][\w.]*):(?P<name>[A-Za-z_][\w.]*)")
 _RIGHTS = "The code runs with your rights: examine only code that you would run yourself."
+_EXAMPLES = "If no guess runs, calls in its project's tests and READMEs are tried. "
 _Announce = Callable[[str], None]
 
 

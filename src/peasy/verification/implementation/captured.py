@@ -135,11 +135,12 @@ def kept_call(call: CapturedCall, target: Any) -> Iterator[None]:
         if call.ended:
             raise Reached
 
+    before = sys.getprofile()
     sys.setprofile(watch)
     try:
         yield
     finally:
-        sys.setprofile(None)
+        sys.setprofile(before)
 
 
 def _callers(target: Any, file: Path) -> Iterator[type]:

@@ -305,6 +305,15 @@ def test_a_call_that_is_not_found_gives_its_error_and_one_line_to_run(tmp_path):
     assert "number=..." in caught.value.hint
 
 
+def test_a_second_examination_says_the_same(tmp_path):
+    target, messages = load(tmp_path, HARD), []
+    for _ in range(2):
+        with pytest.raises(InvalidInput) as caught:
+            examine(target, file=str(tmp_path / "hard.py"))
+        messages.append(caught.value.message)
+    assert messages[0] == messages[1]
+
+
 def test_a_class_without_a_method_for_arrays_says_so(tmp_path):
     with pytest.raises(InvalidInput, match="no forward") as caught:
         examine(load(tmp_path, "class Attention:\n    def fit(self, rows): pass\n"), file=str(tmp_path / "hard.py"))

@@ -56,7 +56,7 @@ from peasy.verification.implementation.trace import Op
 _MAX_FAILURES, _MAX_MISSING, _MAX_CREATED = 1500, 3, 300
 """Failed calls of one size, calls of one object that lack a package, and objects, after which the search ends."""
 _NOT_GUESSED: weakref.WeakSet[Any] = weakref.WeakSet()
-"""Code that no guessed call runs: with other sizes and numbers the search for one is not repeated."""
+"""Code that runs, but by no guessed call: with other sizes and numbers the search for one is not repeated."""
 
 
 def attempts(target: Any, sizes: Sizes, seed: int, failures: list[CallFailure], file: str) -> Iterator[Attempt]:
@@ -67,7 +67,6 @@ def attempts(target: Any, sizes: Sizes, seed: int, failures: list[CallFailure], 
         missing = any("is not installed" in one.error for one in failures[-1:])
         if search.worked or missing or not hasattr(target, "__name__"):
             return
-        _NOT_GUESSED.add(target)
         yield from search.kept(example_calls(target, file))
         yield from search.kept(repaired_calls(target, sizes))
         yield from search.kept(captured_calls(target, sizes, file, _model_calls))
@@ -132,6 +131,7 @@ class _Search:
                 library = "numpy" if any(isinstance(v, np.ndarray) for v in arrays.values()) else "torch"
                 given = Arguments(inputs, {n: v for n, v in each.arguments.items() if n not in inputs}, {}, library)
                 if subject := self._run(made, call_of(made.value), parameters, roles, given, call.caller):
+                    _NOT_GUESSED.add(self.target)
                     masks = {n: r for n, r in roles.items() if r in ("mask", "padding") and n not in inputs}
                     used = {n: roles[n] for n in inputs}
                     yield Attempt(subject, used, masks, [], made.value, parameters, self.sizes, None, call.guessed)

@@ -335,13 +335,14 @@ class TableChecker:
         self.row_findings += findings
         self.likelihood += _log_likelihood(table, judged, slip)
         self.note_reading(table, judged)
-        blank = [cell for cell, content in table.cells.items() if content is CellMark.BLANK]
-        blanks = {cell: "blank" for cell in blank if any(reading.knows(*cell) for reading in known)}
-        reasons = {cell: verdict.reason for cell, verdict in judged.items()}
-        checked = _checked_table(table, verdicts | blanks, reasons)
-        is_input = self.network is not None and not self.graph.nodes[table.node].routes
-        is_unverified = checked.is_unverified and not is_input
-        self.tables.append(replace(checked, is_unverified=is_unverified, has_slip=slip is not None))
+        if self.names_slips:  # else mistakes are only counted
+            blank = [cell for cell, content in table.cells.items() if content is CellMark.BLANK]
+            blanks = {cell: "blank" for cell in blank if any(reading.knows(*cell) for reading in known)}
+            reasons = {cell: verdict.reason for cell, verdict in judged.items()}
+            checked = _checked_table(table, verdicts | blanks, reasons)
+            is_input = self.network is not None and not self.graph.nodes[table.node].routes
+            is_unverified = checked.is_unverified and not is_input
+            self.tables.append(replace(checked, is_unverified=is_unverified, has_slip=slip is not None))
         return self.written_readings(table, verdicts, findings, slip, readings)
 
     def written_readings(
@@ -361,9 +362,9 @@ class TableChecker:
             doubtful = {fault.row for fault in findings if fault.finding == "sum"}
             wrong |= np.array([[label in doubtful] for label in table.rows])
             printed = self.given_bounds(numbers, table.decimals)
-            plain = np.array(
-                [[_is_plain(table, (i, j)) for j in range(len(table.columns))] for i in range(len(table.rows))]
-            )
+            plain = np.zeros(numbers.shape, dtype=np.bool)
+            for cell, content in table.cells.items():
+                plain[cell] = isinstance(content, WrittenNumber) and content.decimals is not None
             bounds = Interval(np.where(plain, printed.low, bounds.low), np.where(plain, printed.high, bounds.high))
         known = add_written(readings, bounds, numbers, wrong, table.caption)
         if slip and slip.values.shape == numbers.shape:
@@ -465,19 +466,10 @@ def _sentence(error: PeasyError) -> str:
     return f"{error.message} {error.hint or ''}".strip()
 
 
-def _is_plain(table: AlignedTable, cell: tuple[int, int]) -> bool:
-    content = table.cells.get(cell)
-    return isinstance(content, WrittenNumber) and content.decimals is not None
-
-
 def _decimals_of(matrix: np.ndarray) -> int:
     """Return the largest number of decimals that the numbers are written with."""
-    exponents = [number.as_tuple().exponent for number in _as_decimals(matrix)]
-    return max((-exponent for exponent in exponents if isinstance(exponent, int)), default=0)
-
-
-def _as_decimals(matrix: np.ndarray) -> Iterator[Decimal]:
-    return (Decimal(repr(float(number))).normalize() for number in matrix.ravel()[:10_000])
+    numbers = (Decimal(repr(float(number))).normalize() for number in matrix.ravel()[:10_000])
+    return max((-end for number in numbers if isinstance(end := number.as_tuple().exponent, int)), default=0)
 
 
 def _with_slip(verdict: judging.CellVerdict, slip: Slip, cell: tuple[int, int]) -> judging.CellVerdict:

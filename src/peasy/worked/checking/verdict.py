@@ -223,6 +223,8 @@ def missing_findings(table: AlignedTable, symbols: SymbolIndexing, weights: Sequ
 def total_findings(table: AlignedTable, clean: TableReading | None) -> list[RowFinding]:
     """Find wrong cells in a row or column headed "sum": neither the sum of the written nor of the right numbers."""
     findings = []
+    if not table.row_totals and not table.column_totals:
+        return []
     numbers, written = table.values()
     whole = np.isfinite(numbers) & (table.decimals == 0)  # whole numbers are added exactly
     written = Interval(np.where(whole, numbers, written.low), np.where(whole, numbers, written.high))

@@ -562,3 +562,27 @@ def chosen_before(q, k, v):
 def test_one_name_for_a_scale_and_the_line_that_chose_it():
     assert examine(HalfOfTheWidth).mistakes == ("power before division",)
     assert lines(examine(chosen_before)) == [("scale by d_k", "scale = 1.0 / q.size(-1)")]
+
+
+class ValuesAreTheKeys(nn.Module):
+    def forward(self, query, value):
+        return attend(query, value, value)
+
+
+class CacheNotSetUp(Layers):
+    """Its cache is made by a call of its own, which nobody made here."""
+
+    kv_cache = None
+
+    def __init__(self, dim):
+        super().__init__(dim)
+        self.kv_cache = None
+
+    def forward(self, x, start_pos=0):
+        q, k, v = self.w_q(x), self.w_k(x), self.w_v(x)
+        return attend(q, k, v) if self.kv_cache is None else attend(q, *self.kv_cache.update(start_pos, k, v))
+
+
+def test_one_array_of_keys_and_values_and_a_cache_not_set_up_are_not_wrong():
+    assert examine(ValuesAreTheKeys).verdict == EQUAL
+    assert examine(CacheNotSetUp).verdict != WRONG

@@ -71,12 +71,15 @@ def _with_more_keys(
     """Return the call with more keys than queries; None if queries and keys are no separate inputs."""
     others = [name for name, role in attempt.roles.items() if role in ("key", "value", "source")]
     queries = [name for name, role in attempt.roles.items() if role in ("query", "x")]
-    inputs = dict(attempt.subject.inputs)
-    for name in others:
-        shape = list(inputs[name].shape)
-        shape[reading.attended[0]] = attempt.sizes.keys
-        inputs[name] = seeded_array(f"{name} long", tuple(shape), seed)
-    return _changed(attempt.subject, inputs, constants) if others and queries else None
+    longer = _changed(attempt.subject, attempt.subject.inputs, constants)
+    return _resized(longer, others, reading.attended[0], attempt.sizes.keys, seed) if others and queries else None
+
+
+def _resized(subject: RepeatedCall, names: list[str], axis: int, size: int, seed: int) -> RepeatedCall:
+    """Return the call with another size along an axis of some inputs."""
+    shapes = {name: (*array.shape[:axis], size, *array.shape[axis + 1 :]) for name, array in subject.inputs.items()}
+    fresh = {name: seeded_array(f"{name} of size {size}", shapes[name], seed) for name in names}
+    return _changed(subject, {**subject.inputs, **fresh})
 
 
 def _check_alignment(longer: RepeatedCall, reading: Reading, found: Judgement) -> bool:
@@ -89,21 +92,17 @@ def _check_alignment(longer: RepeatedCall, reading: Reading, found: Judgement) -
 
 def check_groups(attempt: Attempt, reading: Reading, context: Context, found: Judgement, seed: int) -> str:
     """Call a function with fewer key and value heads than query heads; return what was tried."""
-    subject, layout = attempt.subject, attempt.layout
-    others = [name for name, role in attempt.roles.items() if role in ("key", "value")]
+    layout, others = attempt.layout, [name for name, role in attempt.roles.items() if role in ("key", "value")]
     if layout is None or layout.axes != "bht" or len(others) != 2 or not context.function:
         return ""
     head_axis = 3 - reading.attended[0] if reading.attended[0] in (1, 2) else 1
-    inputs = dict(subject.inputs)
-    for name in others:
-        shape = list(inputs[name].shape)
-        shape[head_axis] = max(shape[head_axis] // 2, 1)
-        inputs[name] = seeded_array(f"{name} grouped", tuple(shape), seed)
-    other = _read(_changed(subject, inputs), seed)
+    heads = max(attempt.subject.inputs[others[0]].shape[head_axis] // 2, 1)
+    grouped = _resized(attempt.subject, others, head_axis, heads, seed)
+    other = _read(grouped, seed)
     if other is None:
         return ""
     inner = Judgement()
-    judge(_changed(subject, inputs), other, context, inner)
+    judge(grouped, other, context, inner)
     if "kv heads tiled" in inner.mistakes and attempt.module is not None and not inspect.isfunction(attempt.module):
         found.convention(TILED)
         del inner.mistakes["kv heads tiled"]
@@ -181,9 +180,8 @@ def check_output_projection(attempt: Attempt, reading: Reading, found: Judgement
 def check_cache(attempt: Attempt, reading: Reading, found: Judgement, seed: int) -> str:
     """Compare a sequence in two chunks, with the cache, with the same sequence in one call."""
     roles = {role_of(p.name): p.name for p in attempt.parameters}
-    own = " ".join([*getattr(attempt.module, "__dict__", {}), *getattr(attempt.module, "_buffers", {})])
-    kept = bool(re.search(r"cached?_(k|v|key|value)|(k|v|key|value)s?_?cache", own))  # keys and values that it keeps
-    if not {"cache", "past_key", "offset"} & set(roles) and not (kept and "use_cache" in roles):
+    before = _own_cache(attempt)
+    if not {"cache", "past_key", "offset"} & set(roles) and (before is None or "use_cache" not in roles):
         return ""
     subject, axis = attempt.subject, reading.attended[0]
     whole = subject.plain()
@@ -205,7 +203,9 @@ def check_cache(attempt: Attempt, reading: Reading, found: Judgement, seed: int)
                     found.convention("its cache takes one token at a time")
                 return text
     if best is not None:
-        _name_cache_mistake(best, reading, bool({"cache", "past_key"} & set(roles)) or kept, found, seed)
+        after = _own_cache(attempt)
+        filled = before is not None and after is not None and not _equal_arrays(before, after)
+        _name_cache_mistake(best, reading, bool({"cache", "past_key"} & set(roles)) or filled, found, seed)
     return text if best is not None else ""
 
 
@@ -263,6 +263,17 @@ def _state(attempt: Attempt) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     return [(each, {name: copy.deepcopy(v) for name, v in each.items() if name[0] != "_"}) for each in kept]
 
 
+def _own_cache(attempt: Attempt) -> list[Array] | None:
+    """Return the keys and values that a layer keeps, by the names of its attributes; None if it has no such ones."""
+    named = r"cached?_(k|v|key|value)|(k|v|key|value)s?_?cache"
+    found = [value for _, kept in _state(attempt) for name, value in kept.items() if re.search(named, name)]
+    return [to_float(leaf) for value in found for leaf in leaves(value)] if found else None
+
+
+def _equal_arrays(before: list[Array], after: list[Array]) -> bool:
+    return len(before) == len(after) and all(map(np.array_equal, before, after))
+
+
 def _run_from(
     run: Callable[[Mapping[str, Any]], Any], state: list[tuple[dict[str, Any], dict[str, Any]]],
     values: Mapping[str, Any],
@@ -296,7 +307,7 @@ def _filled_caches(attempt: Attempt, first: RepeatedCall, name: str) -> Iterator
             with torch.no_grad():
                 first.run({**first.tensors(first.inputs), **first.constants, name: cache})
             after = [to_float(leaf) for leaf in leaves(cache)]
-            if len(after) > len(before) or not all(map(np.array_equal, before, after)):
+            if not _equal_arrays(before, after):
                 yield cache
 
 

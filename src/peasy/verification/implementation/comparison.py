@@ -11,7 +11,7 @@ from peasy.verification.implementation.core import NO_TOKEN, Array, Core
 from peasy.verification.implementation.judgement import Judgement, tolerance_of
 from peasy.verification.implementation.lineage import first_mixing_op
 from peasy.verification.implementation.reading import Reading
-from peasy.verification.implementation.repeated_call import RepeatedCall
+from peasy.verification.implementation.repeated_call import Digits, RepeatedCall, binary_digits
 from peasy.verification.implementation.trace import in_library_of, to_float
 
 _SOME_ROWS = 0.2
@@ -136,24 +136,14 @@ def _context_tokens(subject: RepeatedCall, reading: Reading, codes: Array, numbe
     core, results = reading.core, reading.trace.results
     rows = codes[np.maximum(reading.query.tokens, 0)]
     base = to_float(results[number][0])
-    token, mixed = np.zeros(base.shape[:-1], np.int64), np.zeros(base.shape[:-1], bool)
-    touched = np.zeros(base.shape[:-1], bool)
-    for digit in range(max(int(codes.max()).bit_length(), 1)):
-        seen = []
-        for state in (0, 1):
-            chosen = ((rows >> digit) & 1) == state
-            override = partial(_shift_rows, core, chosen, seed)
-            trace = subject.trace(overrides={core.context.index: override})
-            if len(trace.results) != len(results):
-                return None
-            moved = np.abs(np.nan_to_num(to_float(trace.results[number][0]) - base)) > 1e-4 * max(
-                1.0, float(np.nanmax(np.abs(base)))
-            )
-            seen.append(moved.any(axis=-1))
-        mixed |= seen[0] & seen[1]
-        touched |= seen[0] | seen[1]
-        token += seen[1].astype(np.int64) << digit
-    return np.where(mixed, -2, np.where(touched, token, NO_TOKEN))
+    digits, smallest = Digits(base.shape[:-1]), 1e-4 * max(1.0, float(np.nanmax(np.abs(base))))
+    for digit, state, chosen in binary_digits(rows, int(codes.max()) + 1):
+        trace = subject.trace(overrides={core.context.index: partial(_shift_rows, core, chosen, seed)})
+        if len(trace.results) != len(results):
+            return None
+        moved = np.abs(np.nan_to_num(to_float(trace.results[number][0]) - base)) > smallest
+        digits.add(digit, state, moved.any(axis=-1))
+    return digits.tokens()
 
 
 def _shift_rows(core: Core, chosen: Array, seed: int, result: Any) -> Any:

@@ -10,11 +10,10 @@ from peasy.verification.implementation.trace import (
     CONSTANT,
     INPUT,
     PARAMETER,
-    Op,
+    Recorder,
     Trace,
     flatten,
     leaves,
-    library_folders,
     replayer,
     user_places,
 )
@@ -31,17 +30,12 @@ _FUNCTIONS = {
 }  # fmt: skip
 
 
-class NumpyRecorder:
+class NumpyRecorder(Recorder):
     """Operations on traced arrays, in order."""
-
-    def __init__(self, overrides: Mapping[int, Callable[[Any], Any]]) -> None:
-        self.trace, self.overrides, self.skipped = Trace(), overrides, library_folders()
 
     def wrap(self, array: np.ndarray, kind: str, name: str = "") -> Any:
         """Return a traced array for an input or a weight."""
-        roots = frozenset({f"{kind}:{name}"}) if kind in (INPUT, PARAMETER) else frozenset()
-        self.trace.ops.append(Op(len(self.trace.ops), kind, (), (), (np.array(array),), roots, root=name))
-        return self._traced(np.array(array), (len(self.trace.ops) - 1, 0))
+        return self._traced(np.array(array), (self.add_root(kind, name, np.array(array)), 0))
 
     def _traced(self, array: Any, source: tuple[int, int]) -> Any:
         if not isinstance(array, np.ndarray):
@@ -54,8 +48,7 @@ class NumpyRecorder:
         """Return the record of an array; arrays that are not traced are constants."""
         if isinstance(array, TracedArray) and array.source is not None:
             return array.source
-        self.trace.ops.append(Op(len(self.trace.ops), CONSTANT, (), (), (np.array(array),)))
-        return len(self.trace.ops) - 1, 0
+        return self.add_root(CONSTANT, "", np.array(array)), 0
 
     def apply(self, name: str, function: Callable[..., Any], args: Any, kwargs: Any = None) -> Any:
         """Apply a function to plain arrays, and record it."""
@@ -72,16 +65,15 @@ class NumpyRecorder:
         arrays: list[Any], result: Any,
     ) -> Any:  # fmt: skip
         """Add a record, and return the result as traced arrays."""
-        ops = self.trace.ops
-        index = len(ops)
-        if index in self.overrides:
-            result = self.overrides[index](result)
+        result = self.override(result)
         outputs = tuple(np.array(each) for each in flatten((result,)) if isinstance(each, np.ndarray))
-        roots = frozenset().union(*(ops[source].roots for source, _ in sources)) if sources else frozenset()
         scalars = tuple(each for each in flatten(args) if not isinstance(each, np.ndarray))
-        values = tuple(np.array(plain(each)) for each in arrays)
-        ops.append(Op(index, name, sources, values, outputs or (np.array(result),), roots, *user_places(self.skipped),
-                      replayer(function, args, kwargs, np.ndarray, plain), scalars))  # fmt: skip
+        values, replay = (
+            tuple(np.array(plain(each)) for each in arrays),
+            replayer(function, args, kwargs, np.ndarray, plain),
+        )
+        kept, places = outputs or (np.array(result),), user_places(self.skipped)
+        index = self.add(name, sources, values, kept, places, replay, scalars)
         if isinstance(result, list | tuple):
             return type(result)(self._traced(each, (index, number)) for number, each in enumerate(result))
         return self._traced(result, (index, 0))

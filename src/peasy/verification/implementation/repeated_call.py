@@ -113,17 +113,13 @@ def trace_tokens(
             continue
         tokens = int(np.prod(array.shape[:-1]))
         noise = np.random.default_rng([seed, 77]).normal(0, 1, array.shape).astype(array.dtype)
-        changes = {watch: _Digits(value.shape[:-1]) for watch, value in rows.items()}
-        for digit in range(max(int(tokens - 1).bit_length(), 1)):
-            for state in (0, 1):
-                chosen = ((np.arange(tokens) >> digit) & 1) == state
-                moved = array + noise * chosen.reshape(*array.shape[:-1], 1)
-                trace = subject.trace({name: moved})
-                if len(trace.ops) != len(base.ops):
-                    raise NotRepeatable
-                for watch, (index, read) in watches.items():
-                    changed = _row_changes(rows[watch], read(trace.ops[index]))
-                    changes[watch].add(digit, state, changed)
+        changes = {watch: Digits(value.shape[:-1]) for watch, value in rows.items()}
+        for digit, state, chosen in binary_digits(np.arange(tokens), tokens):
+            trace = subject.trace({name: array + noise * chosen.reshape(*array.shape[:-1], 1)})
+            if len(trace.ops) != len(base.ops):
+                raise NotRepeatable
+            for watch, (index, read) in watches.items():
+                changes[watch].add(digit, state, _row_changes(rows[watch], read(trace.ops[index])))
         for watch, digits in changes.items():
             found[watch][name] = digits.tokens()
     return found
@@ -136,7 +132,14 @@ def _row_changes(before: Array, after: Array) -> Array:
     return np.asarray((np.abs(np.nan_to_num(after) - np.nan_to_num(before)) > 1e-5 * size).any(axis=-1))
 
 
-class _Digits:
+def binary_digits(tokens: Array, count: int) -> Iterator[tuple[int, int, Array]]:
+    """Yield a binary digit, 0 or 1, and which tokens have it there."""
+    for digit in range(max((count - 1).bit_length(), 1)):
+        for state in (0, 1):
+            yield digit, state, ((tokens >> digit) & 1) == state
+
+
+class Digits:
     """Tokens of rows, from the binary digits with which they change."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
@@ -144,6 +147,7 @@ class _Digits:
         self.touched, self.seen = np.zeros(shape, dtype=bool), np.zeros((2, *shape), dtype=bool)
 
     def add(self, digit: int, state: int, changed: Array) -> None:
+        """Note which rows changed with the tokens that have this digit."""
         self.seen[state] = changed
         self.touched |= changed
         if state:
@@ -151,4 +155,5 @@ class _Digits:
             self.token += self.seen[1].astype(np.int64) << digit
 
     def tokens(self) -> Array:
+        """Return the token of each row: `MIXED` of several, `NO_TOKEN` of none."""
         return np.where(self.mixed, MIXED, np.where(self.touched, self.token, NO_TOKEN))

@@ -76,6 +76,8 @@ def _source_roles(reading: Reading, context: Context, found: Judgement) -> tuple
         roles[2] = "value" if roles[2] == "key" else roles[2]
         if inputs[1] != inputs[0] and all(layers):
             roles[1:] = layers[1:]
+    if inputs[1] == inputs[2] == "value" and "key" not in context.input_roles.values():
+        roles[1] = "key"  # one array for keys and values, named after the values
     if all(layers) and len({*layers}) == 2 and len({*roles}) == 3:  # one layer makes two of them, another one nothing
         return tuple(layers)
     return tuple(roles)

@@ -11,12 +11,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from peasy.verification.implementation.trace import (
     CONSTANT,
     INPUT,
-    PARAMETER,
     Op,
+    Recorder,
     Trace,
     flatten,
     leaves,
-    library_folders,
     replayer,
     user_places,
 )
@@ -25,7 +24,7 @@ _RANDOM = {"rand", "randn", "rand_like", "randn_like", "bernoulli", "normal", "u
 _Roots = Mapping[int, tuple[str, str]]
 
 
-class TorchRecorder(TorchDispatchMode):
+class TorchRecorder(Recorder, TorchDispatchMode):
     """Records every operation. Results of dropout are replaced by its input, and reported as events."""
 
     @classmethod
@@ -36,10 +35,10 @@ class TorchRecorder(TorchDispatchMode):
         self, roots: _Roots, overrides: Mapping[int, Callable[[Any], Any]] | None = None, snapshots: bool = True,
         statistics: dict[int, tuple[Any, Any]] | None = None,
     ) -> None:  # fmt: skip
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.roots, self.overrides, self.snapshots = roots, overrides or {}, snapshots
+        Recorder.__init__(self, overrides)
+        TorchDispatchMode.__init__(self)
+        self.roots, self.snapshots = roots, snapshots
         self.statistics = {} if statistics is None else statistics
-        self.trace, self.skipped = Trace(), library_folders()
         self.made: dict[int, tuple[int, int]] = {}
         self.mutated: dict[int, list[int]] = {}
         self.kept: list[Any] = []
@@ -63,9 +62,7 @@ class TorchRecorder(TorchDispatchMode):
             result = self._keep_statistics(result, *args)
         if name in _RANDOM and self.snapshots:
             self.trace.events.append(("random", user_places(self.skipped)[0]))
-        index = len(self.trace.ops)
-        if index in self.overrides:
-            result = self.overrides[index](result)
+        result = self.override(result)
         self._record(func, name, args, kwargs, sources, values, result)
         return result
 
@@ -93,20 +90,16 @@ class TorchRecorder(TorchDispatchMode):
 
     def _record(self, func: Any, name: str, args: Any, kwargs: Any, sources: Any, values: Any, result: Any) -> None:
         outputs = tuple(value for value in flatten((result,)) if isinstance(value, torch.Tensor))
-        ops = self.trace.ops
-        roots = frozenset().union(*(ops[source].roots for source, _ in sources)) if sources else frozenset()
         scalars = tuple(value for value in flatten(args) if not isinstance(value, torch.Tensor))
-        op = Op(
-            len(ops), name, sources, values, tuple(map(self._snapshot, outputs)), roots, *user_places(self.skipped),
-            replayer(func, args, kwargs, torch.Tensor, lambda tensor: tensor), scalars,
-        )  # fmt: skip
-        ops.append(op)
+        replay = replayer(func, args, kwargs, torch.Tensor, lambda tensor: tensor)
+        kept, places = tuple(map(self._snapshot, outputs)), user_places(self.skipped)
+        index = self.add(name, sources, values, kept, places, replay, scalars)
         for number, output in enumerate(outputs):
-            self._remember(output, op.index, number)
+            self._remember(output, index, number)
         for argument, value in zip(func._schema.arguments, args, strict=False):
             if argument.alias_info is not None and argument.alias_info.is_write and isinstance(value, torch.Tensor):
-                self.mutated.setdefault(_storage(value), []).append(op.index)
-                self._remember(value, op.index, 0)
+                self.mutated.setdefault(_storage(value), []).append(index)
+                self._remember(value, index, 0)
 
     def _remember(self, tensor: torch.Tensor, index: int, number: int) -> None:
         self.made[id(tensor)] = index, number
@@ -119,24 +112,16 @@ class TorchRecorder(TorchDispatchMode):
         later = [index for index in self.mutated.get(_storage(tensor), ()) if index > known[0]]
         if not later:
             return known
-        ops = self.trace.ops
-        sources = (known, *((index, 0) for index in later))
-        roots = frozenset().union(*(ops[index].roots for index, _ in sources))
-        ops.append(Op(len(ops), "assemble", sources, (), (self._snapshot(tensor),), roots, ops[later[-1]].place))
-        self._remember(tensor, len(ops) - 1, 0)
-        return len(ops) - 1, 0
+        sources, place = (known, *((index, 0) for index in later)), self.trace.ops[later[-1]].place
+        made = self.add("assemble", sources, (), (self._snapshot(tensor),), (place, ()))
+        self._remember(tensor, made, 0)
+        return made, 0
 
     def _add_root(self, tensor: torch.Tensor) -> tuple[int, int]:
-        ops = self.trace.ops
-        kind, name = self.roots.get(id(tensor), (CONSTANT, ""))
-        roots = frozenset({f"{kind}:{name}"}) if kind in (INPUT, PARAMETER) else frozenset()
-        base = tensor._base
-        if not name and base is not None and id(base) in self.roots:
-            kind, name = self.roots[id(base)]
-            roots = frozenset({f"{kind}:{name}"})
-        ops.append(Op(len(ops), kind, (), (), (self._snapshot(tensor),), roots, root=name))
-        self._remember(tensor, len(ops) - 1, 0)
-        return len(ops) - 1, 0
+        known = self.roots.get(id(tensor)) or self.roots.get(id(tensor._base)) or (CONSTANT, "")
+        made = self.add_root(*known, self._snapshot(tensor))
+        self._remember(tensor, made, 0)
+        return made, 0
 
     def _snapshot(self, tensor: torch.Tensor) -> torch.Tensor:
         if not self.snapshots or id(tensor) in self.roots:

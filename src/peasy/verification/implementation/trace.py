@@ -95,6 +95,34 @@ class Trace:
             pending += sources
 
 
+class Recorder:
+    """Operations of one call, in order; `overrides` replace results by operation index."""
+
+    def __init__(self, overrides: Mapping[int, Callable[[Any], Any]] | None = None) -> None:
+        self.trace, self.overrides, self.skipped = Trace(), overrides or {}, library_folders()
+
+    def override(self, result: Any) -> Any:
+        """Return what the next operation gives."""
+        return self.overrides.get(len(self.trace.ops), lambda given: given)(result)
+
+    def add_root(self, kind: str, name: str, output: Any) -> int:
+        """Add an array that no recorded operation made; return its index."""
+        ops = self.trace.ops
+        roots = frozenset({f"{kind}:{name}"}) if kind in (INPUT, PARAMETER) else frozenset()
+        ops.append(Op(len(ops), kind, (), (), (output,), roots, root=name))
+        return len(ops) - 1
+
+    def add(
+        self, name: str, sources: tuple[tuple[int, int], ...], values: tuple[Any, ...], outputs: tuple[Any, ...],
+        places: tuple[Place | None, tuple[Place, ...]], replay: Any = None, scalars: tuple[Any, ...] = (),
+    ) -> int:  # fmt: skip
+        """Add an operation; return its index."""
+        ops = self.trace.ops
+        roots = frozenset[str]().union(*(ops[source].roots for source, _ in sources))
+        ops.append(Op(len(ops), name, sources, values, outputs, roots, *places, replay, scalars))
+        return len(ops) - 1
+
+
 def user_places(skipped: _Folders) -> tuple[Place | None, tuple[Place, ...]]:
     """Return the innermost line outside of the libraries, and the lines that called it."""
     frame: Any = sys._getframe(2)

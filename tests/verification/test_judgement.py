@@ -1,6 +1,7 @@
 """Judgement of code as public code has it: what decides a verdict, what does not, and the line that is blamed."""
 
 import math
+import random
 
 import numpy as np
 import pytest
@@ -586,3 +587,124 @@ class CacheNotSetUp(Layers):
 def test_one_array_of_keys_and_values_and_a_cache_not_set_up_are_not_wrong():
     assert examine(ValuesAreTheKeys).verdict == EQUAL
     assert examine(CacheNotSetUp).verdict != WRONG
+
+
+class OwnPositions(Layers):
+    """Queries and keys times numbers that depend on their position, but not as rotary ones do."""
+
+    def forward(self, x):
+        gain = 1 + torch.arange(x.size(1))[:, None] / 10
+        return attend(self.w_q(x) * gain, self.w_k(x) * gain, self.w_v(x))
+
+
+class EverySecondKey(Layers):
+    """A mask that is neither causal nor a window."""
+
+    def forward(self, x):
+        hidden = (torch.arange(x.size(1))[:, None] * torch.arange(x.size(1))[None]) % 3 == 2
+        return attend(self.w_q(x), self.w_k(x), self.w_v(x), hidden)
+
+
+class NoisyScores(Layers):
+    def forward(self, x):
+        return attend(self.w_q(x) + torch.randn(x.shape), self.w_k(x), self.w_v(x))
+
+
+class ValuesOfTheNextToken(Layers):
+    def forward(self, x):
+        return attend(self.w_q(x), self.w_k(x), self.w_v(x).roll(1, dims=1))
+
+
+class LearnedFromTheInput(Layers):
+    """A term of relative positions that depends on the queries, as in Transformer-XL."""
+
+    def forward(self, x):
+        q, k, v = self.w_q(x), self.w_k(x), self.w_v(x)
+        moved = (q @ self.w_k.weight).cumsum(dim=1) @ torch.ones(x.size(-1), x.size(1))
+        return torch.softmax((q @ k.transpose(-2, -1) + moved) / math.sqrt(q.size(-1)), dim=-1) @ v
+
+
+def flag_with_an_odd_mask(q, k, v, causal=False):
+    hidden = (torch.arange(q.size(-2))[:, None] * torch.arange(k.size(-2))[None]) % 3 == 2
+    return attend(q, k, v, hidden if causal else None)
+
+
+def loop_with_a_dead_flag(q, k, v, causal=False):
+    return loop(q, k, v)
+
+
+class CacheOfOthers(Layers):
+    """It takes a cache, but never writes to it: whoever calls it does."""
+
+    def forward(self, x, cache: KeyValueCache | None = None):
+        q, k, v = self.w_q(x), self.w_k(x), self.w_v(x)
+        if cache is not None and cache.keys is not None:
+            k, v = torch.cat([cache.keys, k], dim=1), torch.cat([cache.values, v], dim=1)
+        return attend(q, k, v)
+
+
+@pytest.mark.parametrize(
+    ("written", "seen"),
+    [
+        (OwnPositions, "not rotary"), (EverySecondKey, "neither causal nor a window"), (NoisyScores, "random"),
+        (ValuesOfTheNextToken, "different tokens"), (LearnedFromTheInput, ""),
+        (flag_with_an_odd_mask, "With causal=True: Its mask is neither"),
+    ],
+)  # fmt: skip
+def test_what_is_not_known_is_not_compared_and_says_what_was_seen(written, seen):
+    found = examine(written)
+    assert (found.verdict, found.mistakes) == (NOT_COMPARED, ())
+    assert any(seen in text for text in found.unknown)
+
+
+def test_a_dead_flag_of_a_loop_is_named_and_a_cache_of_others_is_not():
+    assert examine(loop_with_a_dead_flag).mistakes == ("named causal but not causal",)
+    assert examine(CacheOfOthers).verdict == EQUAL
+
+
+class SequencesMixed(Layers):
+    """Reshaped where it must be transposed: a head has tokens of several sequences."""
+
+    def forward(self, x):
+        turned = x.reshape(x.size(1), x.size(0), x.size(2)).transpose(0, 1)
+        out = attend(self.w_q(turned), self.w_k(turned), self.w_v(turned))
+        return out.transpose(0, 1).reshape(x.shape)
+
+
+class ScaledAtRandom(Layers):
+    def forward(self, x):
+        return attend(self.w_q(x) * random.random(), self.w_k(x), self.w_v(x))
+
+
+class MixerForgotten(LayerOfABranch):
+    def __init__(self, dim):
+        super().__init__(dim)
+        self.mixer = nn.Linear(dim, dim)
+
+
+def scores_cut_off_below(q, k, v):
+    scores = (q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))).clamp(min=0)
+    return torch.softmax(scores, dim=-1) @ v
+
+
+@pytest.mark.parametrize("written", [SequencesMixed, ScaledAtRandom, MixerForgotten, scores_cut_off_below])
+def test_what_only_looks_like_a_known_form_is_not_compared(written):
+    found = examine(written)
+    assert (found.verdict, found.mistakes) == (NOT_COMPARED, ())
+
+
+class KeysUnusedButProjected(nn.Module):
+    """One of four unnamed layers has no effect."""
+
+    def __init__(self, dim):
+        super().__init__()
+        self.a, self.b, self.c, self.d = (nn.Linear(dim, dim) for _ in range(4))
+
+    def forward(self, x):
+        q = self.a(x)
+        return self.d(attend(q, q, self.c(x)))
+
+
+def test_an_unused_layer_beside_an_output_projection_is_seen():
+    found = examine(KeysUnusedButProjected)
+    assert (found.verdict, any("has no effect" in text for text in found.unknown)) == (NOT_COMPARED, True)

@@ -157,6 +157,8 @@ def _judge_attempt(state: Examination, attempt: Attempt, seed: int = 0) -> Judge
             return by_output
         for reading in readings:
             judge(subject, reading, context, found)
+            if len(reading.attended) == 2 and attempt.layout is not None and attempt.layout.axes == "bt":
+                found.not_understood("Tokens of different sequences attend to each other.")
             if reading.attended:
                 found.axes = max(array.ndim for array in subject.inputs.values())
             if reading.attended and reading.masked_op is not None:
@@ -366,7 +368,7 @@ def _judge_masked_call(state: Examination, attempt: Attempt, trial: MaskTrial, f
         return
     if trial.other_sequence:
         found.mistake("mask of another sequence", repeating_place(reading))
-    elif reading.replaced is not None and reading.replaced.any() and reading.factor is not None:
+    elif reading.replaced is not None and reading.replaced.any():
         judge_weak_mask(reading, found)
     elif not trial.changed and (inner.unknown or _waits_for_another_argument(attempt, trial, trace)):
         state.notes.append(f"{next(iter(trial.constants))} has no effect with the other arguments as they are.")

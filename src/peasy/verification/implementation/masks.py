@@ -82,7 +82,7 @@ def judge_pattern(subject: RepeatedCall, reading: Reading, named_causal: bool, f
         return ""  # so is the mask
     kind = _pattern_kind(reading)
     replaced = reading.replaced is not None and bool(reading.replaced.any())
-    if replaced and not found.mistakes and reading.factor is not None:
+    if replaced and not found.mistakes:
         judge_weak_mask(reading, found)
         return "weak"
     if kind.startswith("off by one"):

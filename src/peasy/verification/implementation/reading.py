@@ -270,14 +270,12 @@ def _probe_scores(subject: RepeatedCall, reading: Reading) -> None:
     """Find bias, factor, soft cap and masked positions by replacing the products."""
     assert reading.masked is not None
     product, masked = reading.product, reading.masked
-    bias, half = _probe(subject, reading, 0.0), _probe(subject, reading, shrink=0.5)
+    bias, turned = _probe(subject, reading, 0.0), _probe(subject, reading, shrink=-0.5)
     finite = np.isfinite(bias) & np.isfinite(masked)
     hidden = ~finite | (bias < HIDDEN)
     moved = np.where(finite, masked - np.where(finite, bias, 0), 0.0)
     large = np.abs(product) > 1e-3 * np.abs(product).max()
-    still = finite & ~hidden & (moved == 0) & (half == bias) & large
-    if any(op.name in ("amax", "max") for op in reading.core.path):  # the largest score minus itself is no mask
-        still &= product < product.max(axis=-1, keepdims=True)
+    still = finite & ~hidden & (moved == 0) & (turned == bias) & large
     reading.bias, reading.allowed, reading.replaced = bias, ~hidden & ~still, still
     free = reading.allowed & (np.abs(product) > 0.02 * np.abs(product).max())
     if not free.any() or (still | ~large | hidden).all():

@@ -248,13 +248,16 @@ def _on_a_grid(reading: Reading) -> bool:
 
 
 def _same_tokens(reading: Reading) -> bool:
-    """Return whether key and value of one column have the same position."""
+    """Return whether key and value of one column have the same position, in the same sequence and head."""
     values = reading.value.positions.reshape(len(reading.value.positions), -1)[:, reading.core.value_rows]
     keys = reading.key.positions[:, :, None, :]
     if len(values) != len(keys):
         return True
     known = (values >= 0) & (keys >= 0)
-    return not bool((known & (values != keys))[list(reading.attended)].any())
+    sizes = zip(reading.query.shape, reading.key.shape, strict=False)
+    grouped = {axis for axis, (queries, own) in enumerate(sizes) if queries != own} - {*reading.attended}
+    axes = [axis for axis in range(len(keys)) if axis not in grouped]
+    return not bool((known & (values != keys))[axes].any())
 
 
 def judge_operand_kinds(reading: Reading, context: Context, found: Judgement) -> None:

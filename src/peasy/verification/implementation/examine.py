@@ -338,7 +338,8 @@ def _judge_mask_argument(
         found.convention(f"{label}: {trial.convention.summary}{replaces}")
         check_masked_rows(attempt.subject, name, trial.convention, trial.mask, found)
         declared = declared_mask_meaning(state.target, state.file, name, state.namespace)
-        if declared is not None and trial.convention.true_attends is (not declared):
+        softmax = not {"no softmax", "sum instead of softmax"} & {*found.mistakes}  # else masked weights are not 0
+        if softmax and declared is not None and trial.convention.true_attends is (not declared):
             state.inverted = True
     else:
         trial = next((each for each in trials if each.other_sequence), trial)

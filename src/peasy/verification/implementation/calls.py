@@ -139,13 +139,14 @@ class _Search:
 
     def _create(self, arguments: Mapping[str, Any]) -> "_Created | None":
         """Return an object of the target, None if its constructor raises."""
-        text = created_text(self.target, arguments)
         try:
             value, ops, buffers = instantiate(self.target, arguments, self.seed)
         except (Exception, SystemExit) as error:
-            self.failures.append(failure(error, f"{text}{_forward_text(self.target)}", self.file))
+            text = f"{created_text(self.target, arguments)}{_forward_text(self.target)}"
+            self.failures.append(failure(error, text, self.file))
             return None
         guessed = any(isinstance(v, ConfigGuess) and v.guesses for v in arguments.values())
+        text = created_text(self.target, arguments)  # with the settings that the constructor asked for
         return _Created(value, text, ops, buffers, guessed)
 
     def _calls_of(self, made: "_Created", sizes: Sizes, thorough: bool) -> Iterator[Attempt]:

@@ -9,9 +9,11 @@ from peasy.checkpoint.huggingface.registry import family_for
 from peasy.checkpoint.huggingface.weight_map import (
     ADD_ONE,
     IDENTITY,
+    NORMS,
     QUERY_KEY_VALUE,
     WeightMap,
     WeightRule,
+    block_names,
     fused_rules,
     interleave_rope,
     module_rules,
@@ -74,19 +76,11 @@ ARCHITECTURES = {
 }
 
 _NORM_NAMES = {
-    "pre": {"attn_norm": "attention_norm", "ffn_norm": "feedforward_norm"},
-    "output": {"post_attention_norm": "attention_norm", "post_ffw_norm": "feedforward_norm"},
-    "around": {
-        "attn_norm": "attention_norm",
-        "post_attention_norm": "attention_output_norm",
-        "ffn_norm": "feedforward_norm",
-        "post_ffw_norm": "feedforward_output_norm",
-    },
+    "pre": "attn_norm - ffn_norm -",
+    "output": "post_attention_norm - post_ffw_norm -",
+    "around": "attn_norm post_attention_norm ffn_norm post_ffw_norm",
 }
-_FALCON_NORM_NAMES = {
-    True: {"attn_norm": "attention_norm"},
-    False: {"attn_norm_2": "attention_norm", "attn_norm": "feedforward_norm"},
-}
+_FALCON_NORM_NAMES = {True: "attn_norm - - -", False: "attn_norm_2 - attn_norm -"}
 
 
 def find_architecture(config: ModelConfig, preferred: str | None = None) -> tuple[GGUFArchitecture, DecoderConfig]:
@@ -134,8 +128,9 @@ def weight_map(config: DecoderConfig, architecture: GGUFArchitecture) -> WeightM
     """Return the two-way map between GGUF tensor names and peasy's."""
     external, internal = "blk.{layer}.", "decoder.blocks.{layer}."
     norm, is_falcon = config.stack.norm, architecture.name == "falcon"
+    norm_names = _FALCON_NORM_NAMES[config.stack.shared_norm] if is_falcon else _NORM_NAMES[norm.placement]
     norms = module_rules(external, internal, {
-        **(_FALCON_NORM_NAMES[config.stack.shared_norm] if is_falcon else _NORM_NAMES[norm.placement]),
+        **block_names(norm_names, NORMS),
         "attn_q_norm": "attention.query_norm", "attn_k_norm": "attention.key_norm",
     })  # fmt: skip
     norms += module_rules("", "", {"output_norm": "decoder.norm"})

@@ -24,7 +24,14 @@ from peasy.checkpoint.huggingface.config_table import (
 )
 from peasy.checkpoint.huggingface.family import ModelFamily, architectures
 from peasy.checkpoint.huggingface.rope import ROPE_LAYERS, Rope
-from peasy.checkpoint.huggingface.weight_map import WeightMap, WeightRule, module_rules, split_fused
+from peasy.checkpoint.huggingface.weight_map import (
+    NORMS,
+    WeightMap,
+    WeightRule,
+    block_names,
+    module_rules,
+    split_fused,
+)
 from peasy.checkpoint.huggingface.windows import Windows
 from peasy.models.config import DecoderConfig
 
@@ -38,14 +45,9 @@ _UNLIMITED_CONTEXT = 2**17
 """max_position_embeddings of a model without a limit: the field must have a number."""
 
 _NORM_NAMES = {
-    "pre": {"input_layernorm": "attention_norm", "post_attention_layernorm": "feedforward_norm"},
-    "output": {"post_attention_layernorm": "attention_norm", "post_feedforward_layernorm": "feedforward_norm"},
-    "around": {
-        "input_layernorm": "attention_norm",
-        "post_attention_layernorm": "attention_output_norm",
-        "pre_feedforward_layernorm": "feedforward_norm",
-        "post_feedforward_layernorm": "feedforward_output_norm",
-    },
+    "pre": "input_layernorm - post_attention_layernorm -",
+    "output": "post_attention_layernorm - post_feedforward_layernorm -",
+    "around": "input_layernorm post_attention_layernorm pre_feedforward_layernorm post_feedforward_layernorm",
 }
 
 _TANH = "gelu_pytorch_tanh"
@@ -140,18 +142,11 @@ def _family(
 def _weight_map(config: DecoderConfig, *, fused: bool, renamed: Mapping[str, str]) -> WeightMap:
     """Return the weight map; rules for weights that a family does not have are never used."""
     external, internal = "model.layers.{layer}.", "decoder.blocks.{layer}."
-    names = {
-        "self_attn.q_proj": "attention.query",
-        "self_attn.k_proj": "attention.key",
-        "self_attn.v_proj": "attention.value",
-        "self_attn.o_proj": "attention.output",
-        "self_attn.q_norm": "attention.query_norm",
-        "self_attn.k_norm": "attention.key_norm",
-        "mlp.gate_proj": "feedforward.gate",
-        "mlp.up_proj": "feedforward.up",
-        "mlp.down_proj": "feedforward.down",
-        **_NORM_NAMES.get(config.stack.norm.placement, {}),
-    }
+    heads = " ".join(f"self_attn.{name}_proj" for name in "qkvo")
+    names = block_names(f"{heads} - mlp.up_proj mlp.down_proj -")
+    names |= block_names(_NORM_NAMES.get(config.stack.norm.placement, "- - - -"), NORMS)
+    names |= {"self_attn.q_norm": "attention.query_norm", "self_attn.k_norm": "attention.key_norm"}
+    names |= {"mlp.gate_proj": "feedforward.gate"}
     return WeightMap(
         rules=(
             WeightRule("model.embed_tokens.weight", "embedding.token.weight"),

@@ -127,13 +127,16 @@ _BLOCK = (
 )  # fmt: skip
 
 
-def block_names(names: str) -> dict[str, str]:
+NORMS = ("attention_norm", "attention_output_norm", "feedforward_norm", "feedforward_output_norm")
+
+
+def block_names(names: str, own: Sequence[str] = _BLOCK) -> dict[str, str]:
     """Map external names of a block's modules to peasy's: query, key, value, output, norm, up, down, norm; - = none.
 
     >>> block_names("- - - attn.c_proj ln_1 - - ln_2")
     {'attn.c_proj': 'attention.output', 'ln_1': 'attention_norm', 'ln_2': 'feedforward_norm'}
     """
-    return {external: own for external, own in zip(names.split(), _BLOCK, strict=True) if external != "-"}
+    return {external: name for external, name in zip(names.split(), own, strict=True) if external != "-"}
 
 
 @dataclass(frozen=True)
@@ -208,20 +211,14 @@ def pair_weights(weight_map: WeightMap, internal_names: Iterable[str]) -> list[T
 
 def import_weights(pairs: Iterable[TensorPair], external: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return peasy's tensors from the external ones."""
-    weights: dict[str, Tensor] = {}
-    for pair in pairs:
-        tensors = pair.transform.forward([external[name] for name in pair.external])
-        weights |= zip(pair.internal, tensors, strict=True)
-    return weights
+    tensors = ((pair, pair.transform.forward([external[name] for name in pair.external])) for pair in pairs)
+    return {name: tensor for pair, made in tensors for name, tensor in zip(pair.internal, made, strict=True)}
 
 
 def export_weights(pairs: Iterable[TensorPair], internal: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the external tensors from peasy's."""
-    weights: dict[str, Tensor] = {}
-    for pair in pairs:
-        tensors = pair.transform.inverse([internal[name] for name in pair.internal])
-        weights |= zip(pair.external, tensors, strict=True)
-    return weights
+    tensors = ((pair, pair.transform.inverse([internal[name] for name in pair.internal])) for pair in pairs)
+    return {name: tensor for pair, made in tensors for name, tensor in zip(pair.external, made, strict=True)}
 
 
 def match_pattern(pattern: str, name: str) -> dict[str, str] | None:

@@ -380,6 +380,24 @@ def test_a_cache_behind_a_flag_is_tried():
     assert examine(FlaggedNotUsed).mistakes == ("cache not used",)
 
 
+class CacheGivenLater(Layers):
+    """A model gives it a cache before it generates: until then there are positions, and no cache."""
+
+    def __init__(self, dim):
+        super().__init__(dim)
+        self.kv_cache = None
+
+    def forward(self, x, input_pos=None):
+        q, k, v = self.w_q(x), self.w_k(x), self.w_v(x)
+        if self.kv_cache is not None:
+            k, v = self.kv_cache.update(input_pos, k, v)
+        return attend(q, k, v)
+
+
+def test_a_cache_that_is_given_later_is_not_missing():
+    assert (examine(CacheGivenLater).verdict, examine(CacheGivenLater).mistakes) == (EQUAL, ())
+
+
 class Fused(nn.Module):
     parts = (0, 1, 2)
 

@@ -82,29 +82,21 @@ def _joined(lines: Iterable[str]) -> Iterator[str]:
         alone = row is not None and not row["lead"].strip()
         is_other = "[" in line and _ENDS_IN_NUMBER.search(text)  # sum = 22.05, then a vector
         if _CONTINUED.match(line) and len(rows) < 2 and _EQUALS.search(text) and not is_other:
-            text, rows = f"{text}{''.join(rows)} {line.strip()}", []
-            continue
-        if row and alone and rows and row["row"].count(",") == rows[0].count(","):
+            text, rows = f"{_with_rows(text, rows)} {line.strip()}", []
+        elif row and alone and rows and row["row"].count(",") == rows[0].count(","):
             rows.append(row["row"])
-            continue
-        if rows:
-            yield from _with_rows(text, rows)
-            text, rows = "", []
-        if row and len(_EQUALS.findall(row["lead"])) <= 1:
-            yield from [text] if text else []
-            text, rows = row["lead"], [row["row"]]
         else:
-            yield from [text] if text else []
-            text = line if _EQUALS.search(line) else ""
-            yield from [] if text else [line]
-    if rows:
-        yield from _with_rows(text, rows)
-    elif text:
-        yield text
+            yield from filter(None, [_with_rows(text, rows)])
+            is_start = row is not None and len(_EQUALS.findall(row["lead"])) <= 1
+            text, rows = (row["lead"], [row["row"]]) if row and is_start else (line, [])
+            if not is_start and not _EQUALS.search(line):
+                text = ""
+                yield line
+    yield from filter(None, [_with_rows(text, rows)])
 
 
-def _with_rows(lead: str, rows: list[str]) -> Iterator[str]:
-    yield f"{lead}[{', '.join(rows)}]" if len(rows) > 1 else f"{lead}{rows[0]}"
+def _with_rows(lead: str, rows: list[str]) -> str:
+    return f"{lead}[{', '.join(rows)}]" if len(rows) > 1 else lead + "".join(rows)
 
 
 def _statements(line: str, fenced: bool) -> Iterator[tuple[str, str]]:

@@ -705,10 +705,28 @@ def scores_cut_off_below(q, k, v):
     return torch.softmax(scores, dim=-1) @ v
 
 
-@pytest.mark.parametrize("written", [SequencesMixed, ScaledAtRandom, MixerForgotten, scores_cut_off_below])
-def test_what_only_looks_like_a_known_form_is_not_compared(written):
+class Diagonals(Layers):
+    """A head has one token of each row of a picture, each time one column further."""
+
+    def forward(self, x):
+        b, h, w, c = x.shape
+        assert min(b, w, c) > 0
+        turned = torch.stack([x[:, row].roll(row, dims=1) for row in range(h)], dim=2)
+        out = attend(self.w_q(turned), self.w_k(turned), self.w_v(turned))
+        return torch.stack([out[:, :, row].roll(-row, dims=1) for row in range(h)], dim=1)
+
+
+@pytest.mark.parametrize(
+    ("written", "seen"),
+    [
+        (SequencesMixed, ""), (ScaledAtRandom, "different numbers"), (MixerForgotten, "mixer.weight has no effect"),
+        (scores_cut_off_below, "not only scaled and masked"), (Diagonals, "nor of a window"),
+    ],
+)  # fmt: skip
+def test_what_only_looks_like_a_known_form_is_not_compared(written, seen):
     found = examine(written)
     assert (found.verdict, found.mistakes) == (NOT_COMPARED, ())
+    assert any(seen in text for text in found.unknown)
 
 
 class KeysUnusedButProjected(nn.Module):
@@ -726,3 +744,25 @@ class KeysUnusedButProjected(nn.Module):
 def test_an_unused_layer_beside_an_output_projection_is_seen():
     found = examine(KeysUnusedButProjected)
     assert (found.verdict, any("has no effect" in text for text in found.unknown)) == (NOT_COMPARED, True)
+
+
+class NormedAndScaledFreely(Layers):
+    """Queries and keys of length 1: their scale is free."""
+
+    def forward(self, x):
+        q, k = (nn.functional.normalize(w(x), dim=-1) for w in (self.w_q, self.w_k))
+        return torch.softmax(8 * (q @ k.transpose(-2, -1)), dim=-1) @ self.w_v(x)
+
+
+class LearnedScale(Layers):
+    def __init__(self, dim):
+        super().__init__(dim)
+        self.scale = nn.Parameter(torch.tensor(0.2))
+
+    def forward(self, x):
+        return torch.softmax(self.w_q(x) @ self.w_k(x).transpose(-2, -1) * self.scale, dim=-1) @ self.w_v(x)
+
+
+def test_scales_that_are_free_or_learned_are_conventions():
+    assert "the scores are multiplied by 8, not by 1/√d_k = 0.1443" in examine(NormedAndScaledFreely).conventions
+    assert "the scale is learned" in examine(LearnedScale).conventions

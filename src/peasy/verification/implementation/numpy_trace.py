@@ -10,7 +10,7 @@ from peasy.verification.implementation.trace import (
     CONSTANT,
     INPUT,
     PARAMETER,
-    Recorder,
+    OperationRecorder,
     Trace,
     flatten,
     leaves,
@@ -30,7 +30,7 @@ _FUNCTIONS = {
 }  # fmt: skip
 
 
-class NumpyRecorder(Recorder):
+class NumpyRecorder(OperationRecorder):
     """Operations on traced arrays, in order."""
 
     def wrap(self, array: np.ndarray, kind: str, name: str = "") -> Any:

@@ -12,7 +12,7 @@ from peasy.verification.implementation.trace import (
     CONSTANT,
     INPUT,
     Op,
-    Recorder,
+    OperationRecorder,
     Trace,
     flatten,
     leaves,
@@ -24,7 +24,7 @@ _RANDOM = {"rand", "randn", "rand_like", "randn_like", "bernoulli", "normal", "u
 _Roots = Mapping[int, tuple[str, str]]
 
 
-class TorchRecorder(Recorder, TorchDispatchMode):
+class TorchRecorder(OperationRecorder, TorchDispatchMode):
     """Records every operation. Results of dropout are replaced by its input, and reported as events."""
 
     @classmethod
@@ -35,7 +35,7 @@ class TorchRecorder(Recorder, TorchDispatchMode):
         self, roots: _Roots, overrides: Mapping[int, Callable[[Any], Any]] | None = None, snapshots: bool = True,
         statistics: dict[int, tuple[Any, Any]] | None = None,
     ) -> None:  # fmt: skip
-        Recorder.__init__(self, overrides)
+        OperationRecorder.__init__(self, overrides)
         TorchDispatchMode.__init__(self)
         self.roots, self.snapshots = roots, snapshots
         self.statistics = {} if statistics is None else statistics

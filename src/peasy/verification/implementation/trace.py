@@ -95,7 +95,7 @@ class Trace:
             pending += sources
 
 
-class Recorder:
+class OperationRecorder:
     """Operations of one call, in order; `overrides` replace results by operation index."""
 
     def __init__(self, overrides: Mapping[int, Callable[[Any], Any]] | None = None) -> None:

@@ -145,6 +145,7 @@ class _Search:
             text = f"{created_text(self.target, arguments)}{_forward_text(self.target)}"
             self.failures.append(failure(error, text, self.file))
             return None
+        text = created_text(self.target, arguments)  # only now: creation guesses settings
         guessed = any(isinstance(v, ConfigGuess) and v.guesses for v in arguments.values())
         text = created_text(self.target, arguments)  # with the settings that the constructor asked for
         return _Created(value, text, ops, buffers, guessed)

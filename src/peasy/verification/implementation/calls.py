@@ -195,8 +195,12 @@ class _Created:
     text: str = ""
     ops: dict[int, list[Op]] = field(default_factory=dict)
     buffers: dict[str, Any] = field(default_factory=dict)
-    guessed: bool = False
-    """Whether settings are guessed whose names are not known."""
+    settings: list[ConfigGuess] = field(default_factory=list)
+
+    @property
+    def guessed(self) -> bool:
+        """Whether settings are guessed whose names are not known, until now: a call may ask for more of them."""
+        return any(each.guesses for each in self.settings)
 
 
 def _model_calls(made: Any, sizes: Sizes) -> Iterator[Callable[[], Any]]:

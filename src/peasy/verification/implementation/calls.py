@@ -146,9 +146,8 @@ class _Search:
             self.failures.append(failure(error, text, self.file))
             return None
         text = created_text(self.target, arguments)  # only now: creation guesses settings
-        guessed = any(isinstance(v, ConfigGuess) and v.guesses for v in arguments.values())
-        text = created_text(self.target, arguments)  # with the settings that the constructor asked for
-        return _Created(value, text, ops, buffers, guessed)
+        settings = [v for v in arguments.values() if isinstance(v, ConfigGuess)]
+        return _Created(value, text, ops, buffers, settings)
 
     def _calls_of(self, made: "_Created", sizes: Sizes, thorough: bool) -> Iterator[Attempt]:
         """Yield the calls of one object or function that run."""

@@ -209,6 +209,7 @@ def constructor_attempts(cls: type, sizes: Sizes) -> Iterator[dict[str, Any]]:
             name, required = parameter.name, parameter.default is parameter.empty
             role = role_of(name, True)
             hint = config if config and role == "config" else hints.get(name)
+            value: Any
             if side and _is_side(name):
                 value = side
             elif required and (options := _string_options(cls, name)):

@@ -10,6 +10,7 @@ from torch import nn
 
 from peasy.verification.implementation import examine as examination
 from peasy.verification.implementation.examine import examine
+from peasy.verification.implementation.loading import load_module
 from peasy.verification.verdict import EQUAL, NOT_COMPARED, WRONG
 
 
@@ -581,6 +582,30 @@ def chosen_before(q, k, v):
 def test_one_name_for_a_scale_and_the_line_that_chose_it():
     assert examine(HalfOfTheWidth).mistakes == ("power before division",)
     assert lines(examine(chosen_before)) == [("scale by d_k", "scale = 1.0 / q.size(-1)")]
+
+
+_QUARTER = """
+import math
+import torch
+
+class Quarter(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w_q, self.w_k, self.w_v = (torch.nn.Linear(64, 64) for _ in range(3))
+        self.quarter = 0.25 / math.sqrt(64)
+
+    def forward(self, x):
+        return torch.softmax(self.w_q(x) @ self.w_k(x).transpose(-2, -1) * self.quarter, dim=-1) @ self.w_v(x)
+"""
+
+
+def test_a_number_that_equals_a_mistake_for_one_width_is_no_mistake(tmp_path):
+    file = tmp_path / "quarter.py"
+    file.write_text(_QUARTER)
+    assert examine(load_module(file).Quarter, file=str(file)).verdict == NOT_COMPARED
+    file = tmp_path / "half.py"
+    file.write_text(_QUARTER.replace("0.25 / math.sqrt(64)", "1 / (64 ** 1 / 2)"))
+    assert examine(load_module(file).Quarter, file=str(file)).mistakes == ("power before division",)
 
 
 class ValuesAreTheKeys(nn.Module):

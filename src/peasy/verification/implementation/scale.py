@@ -1,5 +1,6 @@
 """Scale of the scores: right, a known mistake, learned, or published otherwise."""
 
+import linecache
 import re
 
 from peasy.verification.implementation.core import is_activation
@@ -56,6 +57,9 @@ def judge_scale(reading: Reading, context: Context, found: Judgement) -> None:
     name = _scale_name(reading, context, scale)
     if name == "":
         return
+    written = "".join(linecache.getlines(place.file)) if place else ""
+    if name == "power before division" and not re.search(r"\*\*\s*-?1(\.0?)?\s*/\s*2", written):
+        name = "?"  # another number that is 2/d_k for this width alone, such as 0.25/√d_k for 64
     if name == "scale by d_k" and len(_scale_ops(reading)) > 1:
         name = "scaled twice"
     if normed or context.free_scale or (scale == 1 and reading.bias_learned):

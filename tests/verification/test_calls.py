@@ -1,5 +1,6 @@
 """How `prove` finds a call: in examples of the project, by annotations, and by errors of calls that failed."""
 
+import dataclasses
 import itertools
 import json
 import time
@@ -11,7 +12,7 @@ import torch
 from peasy.errors import InvalidInput
 from peasy.verification.implementation import captured
 from peasy.verification.implementation import examine as examination
-from peasy.verification.implementation.arguments import SIZES, objects_of
+from peasy.verification.implementation.arguments import SIZES, make_config, objects_of
 from peasy.verification.implementation.call_text import failure
 from peasy.verification.implementation.calls import attempts
 from peasy.verification.implementation.examine import examine
@@ -405,3 +406,15 @@ def test_an_example_ends_after_a_number_of_steps(tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(captured, "_MAX_STEPS", 20_000)
         assert not list(example_calls(target, str(tmp_path / "hard.py")))
+
+
+def test_frozen_settings_keep_what_they_set_themselves():
+    @dataclasses.dataclass(frozen=True)
+    class FrozenConfig:
+        hidden_size: int = 64
+
+        def __post_init__(self):
+            object.__setattr__(self, "num_heads", 9)
+
+    made = make_config(FrozenConfig, SIZES[0])
+    assert made.num_heads == 9, "it cannot be changed"

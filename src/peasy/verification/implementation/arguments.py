@@ -401,7 +401,8 @@ def make_config(
     for name in set(getattr(made, "__dict__", {})) - set(known):  # classes that keep sizes as plain attributes
         value = config_value(sizes, name)
         if role_of(name, True) in _SIZE_ROLES and type(vars(made)[name]) is int and value is not UNKNOWN:
-            setattr(made, name, value)
+            with contextlib.suppress(Exception):  # it may be frozen
+                setattr(made, name, value)
     return made
 
 

@@ -171,7 +171,7 @@ def _explanations(docstring: str) -> dict[str, str]:
 def attribute_docstrings(kind: type) -> dict[str, str]:
     """Return the strings that stand below the fields of a class and of its base classes, each on one line."""
     found: dict[str, str] = {}
-    for base in (base for base in reversed(kind.__mro__) if "__annotations__" in vars(base)):
+    for base in filter(inspect.get_annotations, reversed(kind.__mro__)):
         (definition,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
         assert isinstance(definition, ast.ClassDef)
         for field, below in itertools.pairwise(definition.body):

@@ -190,6 +190,7 @@ def test_attention_of_a_dataset_is_saved(peasy, model_folder, tmp_path):
 
 def test_json_and_files(peasy, model_folder, tmp_path):
     result = peasy("look", model_folder, TEXT, "--json").json["result"]
+    assert {capture["caption"] for capture in result["captures"]} == {"weights"}
     assert result["tokens"]["pieces"] == ["I", "love", "pizza"]
     assert len(result["captures"]) == 2
     assert peasy("look", model_folder, TEXT, "--out", "look.html").code == 0

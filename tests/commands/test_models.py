@@ -32,6 +32,7 @@ def test_runs_and_hub_cache_with_sizes(foreign, tmp_path):
     assert (mine["name"], mine["source"], mine["model_type"]) == ("mine", "imported", "decoder")
     assert (other["name"], other["source"], other["model_type"]) == ("me/other", "hub cache", "gpt2")
     assert mine["parameters"] == command.model("mine").box.parameters
+    assert command.model("mine").entry.source == "imported"
     assert mine["bytes"] == 4 * mine["parameters"]
     assert "me/other" in str(command.models())
 

@@ -68,6 +68,14 @@ def test_float16_storage_is_close():
         np.testing.assert_allclose(expected.array, actual.array, atol=5e-4)
 
 
+def test_only_weights_have_a_measure():
+    model = make(DECODERS["learned"])
+    _, (captured,) = capture(model, input_of(model), steps=("scores",), layers=(0,))
+    assert captured.caption.name == "scores"
+    with pytest.raises(InvalidInput, match="Only weights have a measure, not scores"):
+        captured.measured("value")
+
+
 def test_value_norms_are_correct():
     model = make(DECODERS["grouped"])
     _, captures = capture(model, input_of(model), steps=("weights", "value"))

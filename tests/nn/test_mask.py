@@ -74,6 +74,8 @@ def test_rows_of_a_mask(mask_spec):
     assert torch.equal(full_mask(selected, 2, keys), whole[[2, 0]])
     sliced = mask.select(query, slice(1, 3), n_key=keys)
     assert torch.equal(full_mask(sliced, 2, keys), whole[1:3])
+    first = mask.select(query, slice(0, 2), n_key=2)
+    assert torch.equal(full_mask(first, 2, 2), whole[:2, :2])
 
 
 def test_heads_of_a_bias_and_of_a_mask():

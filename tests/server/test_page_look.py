@@ -126,6 +126,25 @@ def test_a_held_key_asks_for_the_last_head_only(open_window):
     assert "layer 1 › head 1" in page.locator(".trail").inner_text()
 
 
+def test_a_new_sentence_begins_without_the_numbers_of_the_old_one(open_window):
+    """Also those that are still being calculated: the answer to an old question is not drawn."""
+    window = open_window(f"/look?m=writer&t={quote(TEXT)}&l=0&h=0&q=5&k=5")
+    page = window.page
+    maps(page)
+    window.wait_until_idle()
+    numbers = page.locator("caption", has_text="Weights of layer")
+    assert numbers.count() == page.locator(".trail").count() == 1
+    held = []
+    page.route("**/api/forward-pass", lambda route: held.append(route))
+    page.keyboard.press("]")
+    while not held:
+        page.wait_for_timeout(20)
+    page.locator("#text").fill("the pizza")
+    page.locator("#text").press("Enter")
+    window.wait_until_idle()
+    assert numbers.count() == page.locator(".trail").count() == 0
+
+
 def test_link_restores_the_view_and_back_works(open_window):
     window = open_window(f"/look?m=writer&t={quote(TEXT)}&l=1&h=0&q=4&k=2")
     page = window.page

@@ -221,6 +221,23 @@ def test_controls_of_a_page_without_its_data_do_no_harm(open_tiny_studio):
     assert page.get_by_role("alert").count() == 0, "what succeeds takes the message away"
 
 
+def test_a_page_that_was_left_fills_no_menu(open_tiny_studio):
+    """Its list of models comes when another page is open, whose menus are its own."""
+    window = open_tiny_studio("/work")
+    page, held = window.page, []
+    page.route("**/api/models", lambda route: held.append(route))
+    page.locator('#rail a[data-page="meaning"]').click()
+    while not held:
+        page.wait_for_timeout(20)
+    page.locator('#rail a[data-page="glossary"]').click()
+    page.get_by_label("filter").wait_for()
+    held[0].continue_()
+    window.wait_until_idle()
+    page.locator("#place h1").click()
+    window.press("e")
+    assert page.get_by_role("menuitem").all_inner_texts() == ["Nothing here yet"]
+
+
 ACTIONS = {
     "/work?s=3": lambda page: page.locator("#text").fill("two cats sat"),
     "/look?m=writer&t=the+pizza": lambda page: page.get_by_role("tab", name="Heads").click(),

@@ -190,6 +190,7 @@ def test_language_codes_of_marian(model, library):
     spelled = [id + 1 for id in library.encode("to >>fr<< it")]  # a code is one only at the beginning of a text
     assert tokenizer.encode_ids("to >>fr<< it", add_special_tokens=False) == spelled
     assert tokenizer.encode(">>fr<< The pizza").offsets[:2] == ((0, 6), (7, 8))
+    assert tokenizer.encode(">>fr<<", add_special_tokens=False).offsets == ((0, 6),)
     ids, lengths = tokenizer.encode_batch_ids([">>fr<< The pizza", "The pizza"]), [len(expected) + 2, len(expected) + 1]
     assert [*map(len, ids)] == lengths
 

@@ -115,7 +115,7 @@ def models() -> ModelsResult:
     folders = [(name, "built-in", folder) for name, folder in built_in_models().items()]
     for name, run in find_runs().items():
         folder = next(iter(list_checkpoints(run)), run)
-        folders.append((name, "imported" if (run / CONFIG_FILE).is_file() else "run", folder))
+        folders.append((name, _source_of(run), folder))
     folders += [(name, "hub cache", folder) for name, folder in list_cached().items()]
     return ModelsResult(tuple(_make_entry(*folder) for folder in folders))
 
@@ -123,8 +123,13 @@ def models() -> ModelsResult:
 def model(name: str | Path, *, offline: bool = False, confirm: Confirm | None = None) -> ModelResult:
     """Describe one model from its config, without reading its weights."""
     resolved = resolve_model(name, offline=offline, confirm=confirm)
-    entry = _make_entry(resolved.name, resolved.kind, resolved.folder)
+    run = find_runs().get(resolved.name.partition("@")[0]) if resolved.kind == "run" else None
+    entry = _make_entry(resolved.name, _source_of(run) if run else resolved.kind, resolved.folder)
     return ModelResult(entry, _build_without_weights(resolved.folder).describe(), read_card(resolved.folder))
+
+
+def _source_of(run: Path) -> str:
+    return "imported" if (run / CONFIG_FILE).is_file() else "run"
 
 
 def remove_model(name: str, *, yes: bool = False, confirm: Confirm | None = None) -> RemoveResult:

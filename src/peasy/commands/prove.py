@@ -228,7 +228,7 @@ def _diagnose_code(
         return _diagnose_folder(request, limits, announce, progress)
     request = _with_name(request)
     if announce is not None:
-        examples = "" if request.call else "If no guess runs, calls in its project's tests and READMEs are tried. "
+        examples = "" if request.call else _EXAMPLES
         announce(f"Running {request.where} in a separate process with limits: {limits.summary()}. {examples}{_RIGHTS}")
     return DoctorResult(examine_in_child(request, limits))
 

@@ -111,6 +111,10 @@ def plain_data(value: object, decimals: int | None = None) -> Any:
             keys = (".".join(map(str, key)) if isinstance(key, tuple) else str(key) for key in value)
             return {key: plain_data(item, decimals) for key, item in zip(keys, value.values(), strict=True)}
     if is_dataclass(value) and not isinstance(value, type):
+        from peasy.formula.step import FormulaStep  # with NumPy, which `peasy --help` does without
+
+        if isinstance(value, FormulaStep):
+            return value.name
         return {field.name: plain_data(getattr(value, field.name), decimals) for field in fields(value) if field.repr}
     if hasattr(value, "_asdict"):
         return plain_data(value._asdict(), decimals)

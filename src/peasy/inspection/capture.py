@@ -181,15 +181,14 @@ class Recorder:
         heads, rows = activation.heads or (), activation.rows
         if step not in FORMULA_STEPS:
             rows = tuple(range(values.shape[-2])) if rows is None and step not in ("key", "value") else rows
-            self.captured[path, step] = Capture(path, step, values, heads, rows)
+            self.captured[path, step] = Capture(path, step, values, heads, rows, caption=activation.caption)
             return
         if (path, step) not in self.captured:
             num_rows = self.lengths[path.stack] if self.spec.rows is None else len(self.spec.rows)
             whole = np.empty((len(values), num_rows, values.shape[-1]), values.dtype)
             pair = (self._value_norms, self._output_norms)
             norms, output = (found.get(path) if step == "weights" else None for found in pair)
-            capture = Capture(path, step, whole, heads, (), norms, output)
-            self.captured[path, step] = capture
+            self.captured[path, step] = Capture(path, step, whole, heads, (), norms, output, activation.caption)
         capture = self.captured[path, step]
         joined = (*(capture.rows or ()), *(rows or ()))
         capture.array[:, len(capture.rows or ()) : len(joined)] = values

@@ -13,6 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from peasy.display import DisplayMixin
 from peasy.errors import InvalidInput, NotFound, did_you_mean
+from peasy.formula.step import FormulaStep
 from peasy.metrics.scores import AlignmentErrors
 from peasy.nn.module_path import LayerTopK, ModulePath, part_name
 from peasy.parameters import Record
@@ -211,7 +212,7 @@ class Capture(Record, eq=False):
     `[head, key, width]` for key and value; `[row, width]` for residual stream and feed-forward (then `heads` is empty).
     `heads`: head numbers along the first axis; `rows`: query positions along the second (None: all keys).
     `value_norms` `[head, key]`, with weights only: norms of the value vectors; `output_norms`: of what they add to the
-    residual stream, through the output projection of their head.
+    residual stream, through the output projection of their head. `caption`: the formula's step, if any.
     """
 
     path: ModulePath
@@ -221,6 +222,7 @@ class Capture(Record, eq=False):
     rows: tuple[int, ...] | None = None
     value_norms: Array | None = None
     output_norms: Array | None = None
+    caption: FormulaStep | None = None
 
     def measured(self, measure: AttentionMeasure) -> Array:
         """Return the weights themselves, or times the norm of their values, or times that of what these add.
@@ -231,7 +233,8 @@ class Capture(Record, eq=False):
             return self.array
         norms = self.value_norms if measure == "value" else self.output_norms
         if norms is None:
-            raise InvalidInput(NO_OUTPUT_PROJECTION)
+            reason = NO_OUTPUT_PROJECTION if self.step == "weights" else f"Only weights have a measure, not {self.step}."
+            raise InvalidInput(reason)
         return self.array.astype(np.float32) * norms[:, None, :]
 
 

@@ -73,9 +73,9 @@ class RecurrentTranslator(Model[RecurrentState]):
             # Pass the requested steps of all decoded tokens to the tap, concatenated as if computed at once.
             rows = tap.resolve_rows(len(attentions))
             for step in (step for step in HEAD_STEPS if step in tap.steps):
-                is_kv = step in ("key", "value")
+                is_kv, caption = step in ("key", "value"), attentions[0].step(step)
                 array = attentions[0][step] if is_kv else torch.cat([attentions[row][step] for row in rows], dim=2)
-                tap.callback(Activation(_ATTENTION_PATH, step, array, (0,), None if is_kv else rows))
+                tap.callback(Activation(_ATTENTION_PATH, step, array, (0,), None if is_kv else rows, caption))
         return torch.cat(hidden, dim=1)
 
     def _decode_step(

@@ -110,7 +110,7 @@ def capture_steps(
                         arrays[step] = steps[step].new_full(shape, _MASK_FILL.get(step, 0.0))
                     arrays[step][:, :, block.start - piece.start : block.stop - piece.start, :last] = steps[step]
             for step, array in arrays.items():
-                tap.callback(Activation(path, step, array, heads, rows[piece]))
+                tap.callback(Activation(path, step, array, heads, rows[piece], steps.step(step)))
         if weights is not None and "weights" in tap.steps:
             selected_weights = _select_heads_and_rows(weights, heads, rows[piece])
             tap.callback(Activation(path, "weights", selected_weights, heads, rows[piece]))

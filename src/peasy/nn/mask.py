@@ -58,8 +58,8 @@ class AttentionMask:
         if self.causal:  # only these rows: the full mask of a long sequence would not fit into memory
             positions = torch.arange(time, device=query.device)
             mask = positions[:n_key] <= positions[at][:, None]
-        elif mask is not None and mask.shape[-2] > 1:  # a mask with one row is the same for all queries
-            mask = mask[..., at, :]
+        elif mask is not None:  # with one row, it is the same for all queries
+            mask = mask[..., at if mask.shape[-2] > 1 else slice(None), :n_key]
         return AttentionMask(mask, None if bias is None else bias[..., at, :n_key])
 
     def boolean(self, query: Tensor) -> Tensor | None:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from peasy.errors import InvalidInput, did_you_mean
+from peasy.formula import FormulaStep
 from peasy.nn.module_path import LayerTopK, ModulePath
 
 if TYPE_CHECKING:
@@ -34,13 +35,17 @@ KNOWN_STEPS = (*HEAD_STEPS, *TOKEN_STEPS)
 
 @dataclass(frozen=True, eq=False)
 class Activation:
-    """Captured activation: one step of one module, for these `heads` and `rows` (None = all)."""
+    """Captured activation: one step of one module, for these `heads` and `rows` (None = all).
+
+    `caption` comes from the formula, if the step is one of its steps.
+    """
 
     path: ModulePath
     step: str
     array: Tensor
     heads: tuple[int, ...] | None = None
     rows: tuple[int, ...] | None = None
+    caption: FormulaStep | None = None
 
 
 class Tap:

@@ -38,7 +38,7 @@ class Encoding:
 
 
 def split_lines(text: str) -> list[str]:
-    """Return the lines of a file; a separator of Unicode is none, as for other tools: Chinese BERT has it as a token.
+    """Return the lines of a file, ended by line breaks alone: U+2028 ends none, it is a token of Chinese BERT.
 
     >>> split_lines("a\\u2028b\\r\\nc\\n")
     ['a\\u2028b', 'c']

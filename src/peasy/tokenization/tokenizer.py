@@ -30,7 +30,7 @@ LONGEST_MATCH = "peasy_longest_match"
 """Key of tokenizer_config.json: the character map replaces the longest match, as the sentencepiece library does."""
 
 AROUND_SPECIAL = "peasy_around_special"
-"""Key of tokenizer_config.json: a text begins anew after a special token, followed by this: "" M2M100, " " Marian."""
+"""Key of tokenizer_config.json: what decoding writes after a special token: "" for M2M100, " " for Marian."""
 
 CLEAN_UP = "clean_up_tokenization_spaces"
 """Key of tokenizer_config.json: decoding removes the spaces before punctuation."""
@@ -247,7 +247,7 @@ class Tokenizer:
         unknown = self.special_tokens.unk
         id = self._token_to_id.get(code, unknown)
         assert id is not None, "a sentencepiece model has an unknown token"
-        return [id, *ids], [(0, len(code)), *moved] if spans else []
+        return [id, *ids], [(0, len(code)), *moved] if len(spans) == len(ids) else []
 
     def _encode_text(self, texts: Sequence[str], add_special_tokens: bool, offsets: bool) -> list[TokenSpans]:
         """Return ids of each text, and offsets if asked for."""

@@ -66,6 +66,5 @@ export class KeyBindings {
 }
 
 function isTextInput(target) {
-	const withoutText = ["checkbox", "radio", "range", "button", "submit"].map((type) => `[type=${type}]`);
-	return target.matches?.(`input:not(${withoutText}), textarea, select, [contenteditable]`);
+	return target.matches?.("input:not([type=checkbox], [type=radio], [type=range]), textarea, select, [contenteditable]");
 }

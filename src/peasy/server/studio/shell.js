@@ -185,11 +185,11 @@ export class Shell {
 		this.#leave();
 		const known = PAGES.find(({ name }) => name === this.name);
 		this.#markCurrent(known);
-		if (known) fill(this.place, element("h1.skeleton", known.title));
 		if (!known) {
 			const missing = new ApiError(`There is no page "${this.name}".`, "Choose a page from the list.");
 			return whileWaiting(async () => this.showError(missing));
 		}
+		fill(this.place, element("h1.skeleton", known.title));
 		// The page is busy until it is drawn and has its keys: its module may load longer than the first request takes.
 		return whileWaiting(async () => {
 			try {

@@ -41,8 +41,7 @@ export class Page {
 	}
 
 	async loadExperiments() {
-		const { result } = await this.shell.request("experiments");
-		this.experiments = result.experiments;
+		this.experiments = (await this.shell.request("experiments")).result.experiments;
 		this.drawCards();
 	}
 

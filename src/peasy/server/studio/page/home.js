@@ -93,9 +93,8 @@ export class Page {
 		this.isRun = entry?.source === "run";
 		await this.drawCheckpoints(Number(state.ck));
 		this.view.similar = null;
-		const text =
+		this.text =
 			state.t?.trim() || (PRESETS.find(({ m }) => m === this.name)?.t ?? "The pizza came out of the oven and it");
-		this.text = text;
 		this.isSmall = entry?.parameters * this.text.length < SMALL;
 		this.shell.bar.setDefaults({ m: this.name, t: this.text });
 		this.view.off = readHeads(state.off);

@@ -331,7 +331,7 @@ export class Page {
 	/** The arithmetic of the chosen cell, or of the strongest key of its row, and the numbers of its head as a table. */
 	loadBoard({ tokens, target }, query = this.query, key = this.key) {
 		const { layer, head } = this;
-		if (query === null || this.isLong) return this.board.write();
+		const isChosen = query !== null && !this.isLong;
 		const stacks = target ? ["decoder"] : ["decoder", "encoder"];
 		const names = ["attention", "cross_attention"].flatMap((part) =>
 			stacks.map((stack) => headName({ stack, layer, part, head })),
@@ -339,14 +339,15 @@ export class Page {
 		const body = this.requestBody({ edit: ablations(this.ablatedHeads), head_numbers: names });
 		const name = JSON.stringify(body);
 		return this.runBoard(
-			(options) => (name === this.known?.name ? this.known.pass : this.shell.forwardPass(body, options)),
+			(options) => isChosen && (name === this.known?.name ? this.known.pass : this.shell.forwardPass(body, options)),
 			(pass) => {
+				this.board.write();
+				fill(this.headNumbers);
+				if (!pass) return;
 				this.known = { name, pass }; // of all rows of these heads
 				const heads = pass.head_numbers;
 				const found = heads.find(({ part }) => part === "attention") ?? heads[0];
 				const { part, steps: matrices, ...formula } = found ?? {};
-				this.board.write();
-				fill(this.headNumbers);
 				if (!matrices?.weights[query]) return;
 				const queries = (target ?? tokens).pieces;
 				const keys = part === "cross_attention" ? tokens.pieces : queries;

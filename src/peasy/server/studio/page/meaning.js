@@ -10,8 +10,7 @@ const TAB_CLASSES = { words: WordMap, texts: TextMap, why: SimilarityTab };
 const TITLES = { words: "Words before and after", texts: "Texts on a map", why: "Compare two sentences" };
 
 export class Page {
-	/** @type {Record<string, any>[] | null} */
-	models = null;
+	isNew = true;
 
 	constructor(place, shell) {
 		this.shell = shell;
@@ -36,10 +35,14 @@ export class Page {
 
 	showTab(name) {
 		const { shell } = this;
+		const { signal } = shell;
 		return shell.attempt(async () => {
-			this.models ??= await shell.bar.listModels(null, true);
+			const list = shell.bar.listModels(null, this.isNew);
+			this.isNew = false; // a tab that is chosen meanwhile waits for the same list
+			const models = await list;
+			if (signal.aborted) return null; // another page is open
 			shell.clearError();
-			const tab = new TAB_CLASSES[name](shell, this.models, (other) => this.tabs.choose(other));
+			const tab = new TAB_CLASSES[name](shell, models, (other) => this.tabs.choose(other));
 			shell.setExports(() => tab.buildRequest());
 			shell.setCopyItems(() => [{ label: "Result as JSON", text: () => JSON.stringify(tab.response?.result) }]);
 			tab.start();

@@ -59,7 +59,7 @@ export class Page {
 		shell.setExports(() =>
 			this.tab === "prove" && this.proofBody
 				? { command: "prove", body: this.proofBody }
-				: { command: "models", body: this.name ? { name: this.name } : {} },
+				: { command: "models", body: { name: this.card?.name } },
 		);
 		shell.setCopyItems(() => (this.card ? snippets(this.card).map(({ title, text }) => ({ label: title, text })) : []));
 		shell.onStateChange((next) => this.show(next));

@@ -33,10 +33,7 @@ export class Page {
 			element("h2", "Runs"),
 			this.list,
 		);
-		shell.setExports(() => ({
-			command: "runs",
-			body: this.runView.names.length ? { name: this.runView.names[0] } : {},
-		}));
+		shell.setExports(() => ({ command: "runs", body: { name: this.runView.names[0] } }));
 		shell.setCopyItems(() =>
 			this.jobPanel.job?.runs.includes(this.names?.[0])
 				? [{ label: "Command line", text: this.jobPanel.job.command_line }]

@@ -28,6 +28,7 @@ def test_mistake_in_a_file_is_named(peasy, tmp_path):
     assert ran.code == 8
     assert "scale by d_k" in ran.out
     assert "in a separate process" in ran.err
+    assert "calls in its project's tests and READMEs are tried" in ran.err
     assert "runs with your rights" in ran.err
     assert "your line 5" in ran.out
 
@@ -37,6 +38,7 @@ def test_failed_check_is_no_error(peasy, tmp_path):
     ran = peasy("prove", f"{tmp_path}/mine.py:attention", "--call", "attention(q, k, v)", "--json")
     assert (ran.code, ran.json["ok"], ran.json["result"]["passed"]) == (8, True, False)
     assert ran.json["result"]["mistakes"] == ["scale by d_k"]
+    assert "READMEs" not in ran.err, "the call is given"
 
 
 def test_missing_model_and_file(peasy, tmp_path):

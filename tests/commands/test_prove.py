@@ -121,7 +121,9 @@ def test_folder_gives_a_table_and_a_junit_report(tmp_path):
         wrong + "    e = np.exp(s)\n    return e / e.sum(-1, keepdims=True) @ v\n", encoding="utf-8"
     )
     (folder / "broken.py").write_text("def attention(q, k, v):\n    return softmax(q @ k)\n", encoding="utf-8")
-    result = prove(str(folder))
+    said = []
+    result = prove(str(folder), announce=said.append)
+    assert "tests and READMEs are tried" in said[0]
     assert isinstance(result, FolderResult)
     assert (result.passed, result.verdict) == (False, "2 examined: 0 equal, 1 wrong, 1 not compared.")
     assert [row["passed"] for row in result.data()["diagnoses"]] == [None, False]

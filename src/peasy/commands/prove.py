@@ -268,7 +268,7 @@ def _diagnose_folder(
     if not found:
         raise NotFound(f"Nothing in {folder} looks like attention.", hint="Give a file: peasy prove file.py:name")
     if announce is not None:
-        announce(f"Running {len(found)} functions and classes of {folder} in separate processes. {_RIGHTS}")
+        announce(f"Running {len(found)} functions and classes of {folder} in separate processes. {_EXAMPLES}{_RIGHTS}")
     diagnoses = []
     for number, (file, name) in enumerate(found):
         if progress is not None:

@@ -72,7 +72,7 @@ def test_only_weights_have_a_measure():
     model = make(DECODERS["learned"])
     _, (captured,) = capture(model, input_of(model), steps=("scores",), layers=(0,))
     assert captured.caption.name == "scores"
-    with pytest.raises(InvalidInput, match="Only weights have a measure, not scores"):
+    with pytest.raises(InvalidInput, match="Only weights are measured, not scores"):
         captured.measured("value")
 
 

@@ -233,7 +233,7 @@ class Capture(Record, eq=False):
             return self.array
         norms = self.value_norms if measure == "value" else self.output_norms
         if norms is None:
-            reason = NO_OUTPUT_PROJECTION if self.step == "weights" else f"Only weights have a measure, not {self.step}."
+            reason = NO_OUTPUT_PROJECTION if self.step == "weights" else f"Only weights are measured, not {self.step}."
             raise InvalidInput(reason)
         return self.array.astype(np.float32) * norms[:, None, :]
 

@@ -66,5 +66,7 @@ export class KeyBindings {
 }
 
 function isTextInput(target) {
-	return target.matches?.("input:not([type=checkbox], [type=radio], [type=range]), textarea, select, [contenteditable]");
+	return target.matches?.(
+		"input:not([type=checkbox], [type=radio], [type=range]), textarea, select, [contenteditable]",
+	);
 }

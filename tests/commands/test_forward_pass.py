@@ -10,6 +10,7 @@ import torch
 import peasy
 from peasy.commands.forward_pass import MAX_MAP, forward_pass
 from peasy.commands.load import load
+from peasy.errors import InvalidInput
 from peasy.nn.module_path import Address
 
 TEXT = "The pizza came out of the oven and it"
@@ -71,6 +72,27 @@ def test_translation_tells_of_the_output_token_that_needs_a_head_most():
     assert story.part == "cross_attention"
     assert encoder.tokens.pieces[story.key] == "·days"
     assert (story.token, decoder.tokens.pieces[story.query + 1]) == ("·jours", "·jours")
+    assert shown.answer_row == story.query, "the next tokens are those that the story is about"
+    following = shown.next_tokens[0]
+    assert (following.piece, pytest.approx(following.probability, abs=1e-5)) == (story.token, story.before)
+    last = decoder.layers[-1].lens[0]
+    assert (last.id, pytest.approx(last.probability, abs=1e-5)) == (following.id, following.probability)
+    place = (story.part, story.layer, story.head)
+    without = next(one for one in shown.ablations if (one.part, one.layer, one.head) == place)
+    assert without.next_tokens[0].probability == pytest.approx(story.after, abs=1e-5)
+
+
+def test_next_tokens_after_any_token_and_at_any_temperature(stories, shown):
+    shorter = forward_pass(stories, TEXT.removesuffix(" it"), story=False)
+    place = {"answer_row": shorter.answer_row, "story": False, "ablations": False}
+    earlier = forward_pass(stories, TEXT, **place)
+    for one, other in zip(earlier.next_tokens, shorter.next_tokens, strict=True):
+        assert (one.id, pytest.approx(one.probability, abs=1e-5)) == (other.id, other.probability)
+    cold = forward_pass(stories, TEXT, temperature=0.5, story=False, ablations=False).next_tokens
+    (first, second), (usual, other) = cold[:2], shown.next_tokens[:2]
+    assert first.probability / second.probability == pytest.approx((usual.probability / other.probability) ** 2, rel=1e-4)
+    with pytest.raises(InvalidInput, match="There is no output token 10"):
+        forward_pass(stories, TEXT, answer_row=10)
 
 
 @pytest.mark.parametrize(("name", "kinds"), [("sentences", ["encoder"]), ("locales-fr-2015", ["encoder", "decoder"])])

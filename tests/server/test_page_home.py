@@ -18,7 +18,8 @@ pytestmark = pytest.mark.browser
 
 @pytest.fixture(scope="module")
 def built_in_studio():
-    registry = ModelRegistry(["stories", "locales-fr", "sentences", "repeats"], weights="float32")
+    names = ["stories", "locales-fr", "sentences", "repeats", "locales-fr-2015"]
+    registry = ModelRegistry(names, weights="float32")
     with running_server(build_app(registry, pages=True)) as port:
         yield port
 
@@ -193,8 +194,9 @@ def test_the_note_of_a_search_stays_until_its_own_end(home):
     assert story.count() == 0
 
 
-def test_labels_below_the_layers_do_not_overlap_in_lecture_mode(home):
-    window = home("/?ch=1")
+@pytest.mark.parametrize(("path", "width"), [("/?ch=1", 1440), ("/", 1366), ("/", 1920)])
+def test_labels_below_the_layers_do_not_overlap_in_lecture_mode(home, path, width):
+    window = home(path, width=width)
     window.press("f")
     page = window.page
     assert page.evaluate("document.body.className") == "studio lecture"
@@ -372,6 +374,79 @@ def test_single_bytes_are_explained_and_a_chapter_links_to_its_experiment(home):
     assert window.state["x"] == "first-word"
     window.open("/generate?m=stories&t=%D0%9F%D0%B8&at=1")
     page.get_by_text("4 tokens are single bytes, such as <D0>").wait_for()
+
+
+def test_a_head_of_a_translator_is_switched_off_where_its_story_is(home, browser, tmp_path):
+    """The next tokens, the logit lens and the temperature are those after the word that the story is about."""
+    window = home("/home?m=locales-fr&t=3+days+ago")
+    page = window.page
+    story, answer = page.locator(".story"), page.get_by_role("list", name="next token after 3")
+    before, after = re.search(r"falls from (.*) to ([\d.]+)\.", story.inner_text()).groups()
+    assert probabilities(page)["·jours"] == float(before)
+    assert f"would say: ·jours {before}" in page.locator(".flow .lens text").last.text_content()
+    page.get_by_role("button", name="Switch this head off").click()
+    page.locator(".flow .head.off").wait_for()
+    window.wait_until_idle()
+    assert story.inner_text().startswith(f"Without layer 1, cross-attention head 1: jours falls from {before} to {after}")
+    assert probabilities(page)["·jours"] == float(after)
+    assert window.state["off"] == "1.1x"
+    page.reload()
+    answer.wait_for()
+    window.wait_until_idle()
+    assert probabilities(page)["·jours"] == float(after), "a link shows the same"
+    page.get_by_role("slider", name="temperature").fill("0.5")
+    window.wait_until_idle()
+    colder = probabilities(page)
+    assert next(iter(colder)) == "·jours"
+    assert colder["·jours"] > float(after)
+    page.get_by_role("button", name="Switch this head on").click()
+    window.wait_until_idle()
+    page.get_by_role("button", name="Share").click()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save as one HTML file").click()
+    download.value.save_as(tmp_path / "shared.html")
+    saved = browser.new_context(offline=True).new_page()
+    saved.goto((tmp_path / "shared.html").as_uri())
+    saved.get_by_role("button", name="Switch this head off").click()
+    saved.get_by_text(f"jours falls from {before} to {after}").wait_for()
+    saved.context.close()
+
+
+def test_the_next_tokens_are_in_view_beside_a_picture_that_is_too_wide(home):
+    page = home("/home?m=locales-fr&t=3+days+ago", width=900, height=900).page
+    frame = page.locator(".flow-frame")
+    assert frame.evaluate("(one) => one.scrollWidth > one.clientWidth"), "the picture is scrolled"
+    ends = "(one) => [one.getBoundingClientRect().left, one.getBoundingClientRect().right]"
+    (left, right), (first, last) = frame.evaluate(ends), page.locator(".answer").evaluate(ends)
+    assert left < first < last <= right
+    frame.evaluate("(one) => (one.scrollLeft = one.scrollWidth)")
+    assert page.locator(".answer").evaluate(ends)[1] <= right
+
+
+def test_the_ribbons_of_a_long_text_are_those_of_the_chosen_token(home):
+    """The maps of a long text are pooled: each of their rows stands for several tokens."""
+    text = "The pizza came out of the oven and it tasted good. " * 7
+    window = home(f"/home?m=stories&t={text.strip()}&l=1&h=0&q=75")
+    page = window.page
+    fields = {"text": text.strip(), "story": False, "ablations": False, "head_numbers": ["decoder.1.attention.0"]}
+    found = window.request("forward-pass", model="stories", **fields)
+    assert found["stacks"][0]["layers"][1]["attentions"][0]["tile"] > 1
+    steps = found["head_numbers"][0]["steps"]
+    for row in (75, 76):
+        page.locator(f'.token[data-token="decoder:{row}"]').click()
+        ribbons = page.locator(".flow .ribbon.lit.of-open")
+        keys = ribbons.evaluate_all("(all) => all.map((one) => Number(one.dataset.key.split(':')[1]))")
+        expected = [key for key, weight in enumerate(steps["weights"][row]) if weight >= 0.08]
+        assert sorted(keys) == expected != []
+
+
+def test_a_space_is_named_in_the_sentence_and_the_legend_says_what_is_there(home):
+    window = home("/home?m=locales-fr-2015&t=3+days+ago")
+    page = window.page
+    assert page.locator(".story").inner_text().startswith("Writing 3 after ·, head 0 of layer 0 looks at 3")
+    assert "would say" in page.locator(".flow-legend").inner_text()
+    window.open("/home?m=sentences&t=The+food+was+great")
+    assert not re.search("would say|dashed", page.locator(".flow-legend").inner_text())
 
 
 def test_heads_that_cannot_be_switched_off_are_not_offered(home):

@@ -7,15 +7,17 @@ import base64
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from math import isclose, isfinite
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
+from annotated_types import Gt
 from torch.nn.functional import cross_entropy
 
 from peasy.commands.load import LoadedModel, ModelSource, load
 from peasy.commands.model_input import LabelledInput, edit_context, make_input
 from peasy.commands.result import Result
+from peasy.errors import InvalidInput
 from peasy.formula.attention import attention_captions
 from peasy.formula.normalise import NORMALISATIONS
 from peasy.formula.scoring import SCORINGS, Additive
@@ -138,6 +140,7 @@ class HeadNumbers(Record):
 class AblatedHead(Record):
     """The model without one head: its next tokens, and the layers from that of the head on."""
 
+    part: str
     layer: int
     head: int
     next_tokens: tuple[TokenProbability, ...]
@@ -159,6 +162,8 @@ class ForwardPass(Result, eq=False, repr=True):
     position: str
     stacks: tuple[StackPass, ...]
     next_tokens: tuple[TokenProbability, ...]
+    answer_row: int
+    """Token after which the next tokens and the logit lens are: the last, or that of a translation's story."""
     story: HeadStory | None
     interventions: tuple[str, ...]
     head_numbers: tuple[HeadNumbers, ...] = ()
@@ -195,6 +200,8 @@ def forward_pass(
     head_numbers: Sequence[str] | None = None,
     ablations: bool = True,
     gradients: bool = False,
+    answer_row: int | None = None,
+    temperature: Annotated[float, Gt(0)] = 1.0,
     add_special_tokens: bool = True,
 ) -> ForwardPass:
     """Return the forward pass of a text, layer by layer, for one picture of the whole model.
@@ -209,6 +216,9 @@ def forward_pass(
             story; None: as many as fit a page.
         ablations: Also the next tokens without each head, if the model is small.
         gradients: Also the loss of a training step on this text and the gradients of its heads, if the model generates.
+        answer_row: Output token after which the next tokens are shown; None: the last, or in a translation that of the
+            story.
+        temperature: Of the next tokens.
         add_special_tokens: Add the special tokens that the model expects around a text, such as <bos>.
 
     >>> shown = forward_pass("stories", "The pizza came out of the oven and it")
@@ -231,30 +241,38 @@ def forward_pass(
             activations.append(activation)
 
     tap = Tap(keep, steps=steps, on_attention=formulas.__setitem__)
-    logits = forward_logits(model.model, inputs.model_input, tap, intervention)
+    all_positions = model.model.is_encoder_decoder or answer_row is not None
+    logits = forward_logits(model.model, inputs.model_input, tap, intervention, all_positions=all_positions)
     dims, config = dims_of(model.model), model.model.config
     names = ("encoder", "decoder") if model.model.is_encoder_decoder else (default_stack(model.model),)
-    stacks = tuple(_stack_pass(model, name, inputs, activations, logits is not None) for name in names)
     generates = logits is not None and model.kind != "encoder"
     settings = getattr(config, "stack", None) or getattr(config, "decoder", None)
     found = _find_story(model, inputs, activations, edit) if story and generates else None
+    last = len(inputs.model_input.output_ids) - 1
+    row = answer_row if answer_row is not None else found.query if found else last
+    if not 0 <= row <= last:
+        raise InvalidInput(f"There is no output token {row}.", hint=f"Choose from 0 to {last}.")
+    stacks = tuple(_stack_pass(model, name, inputs, activations, row if generates else None) for name in names)
+    after = logits[row] if logits is not None and all_positions else logits
     loss, backward = _backward_pass(model, inputs, edit) if gradients and generates else (None, [])
     return ForwardPass(
         model.name, model.kind, dims.d_model, dims.d_head, dims.d_ff, dims.vocab_size,
         pre_norm=getattr(getattr(settings, "norm", None), "placement", "pre") == "pre",
         position=getattr(getattr(config, "position", None), "kind", ""),
         stacks=stacks,
-        next_tokens=likeliest_tokens(model, logits, _NUM_NEXT_TOKENS) if logits is not None and generates else (),
+        next_tokens=likeliest_tokens(model, after / temperature, _NUM_NEXT_TOKENS)
+        if after is not None and generates else (),
+        answer_row=row,
         story=found,
         interventions=tuple(map(edit_summary, edit)),
         head_numbers=_head_numbers(model.model, [*activations, *backward], formulas, head_numbers, found),
-        ablations=_ablate(model, inputs, edit) if ablations and generates else (),
+        ablations=_ablate(model, inputs, edit, row) if ablations and generates else (),
         loss=loss,
     )  # fmt: skip
 
 
 def _stack_pass(
-    loaded: LoadedModel, name: str, inputs: LabelledInput, activations: Iterable[Activation], has_logits: bool
+    loaded: LoadedModel, name: str, inputs: LabelledInput, activations: Iterable[Activation], answer_row: int | None
 ) -> StackPass:
     tokens = inputs.target if name == "decoder" and inputs.target is not None else inputs.tokens
     mine = [activation for activation in activations if activation.path.stack == name]
@@ -264,7 +282,7 @@ def _stack_pass(
     stack = getattr(loaded.model, name, None)
     is_transformer = isinstance(stack, Stack)
     num_layers = dims_of(loaded.model).num_layers.get(name, 0) if is_transformer else int(bool(infos))
-    show_lens = has_logits and is_transformer and name == default_stack(loaded.model) and loaded.kind != "encoder"
+    is_answering = is_transformer and name == default_stack(loaded.model)
     layers = []
     for layer in range(num_layers):
         after = stream.get(layer + 1)
@@ -272,9 +290,10 @@ def _stack_pass(
         outputs = {a.path.part: a.array[0] for a in of_layer if a.step == "output"}
         maps = [_head_maps(info, of_layer) for info in infos if info.path.layer == layer]
         norms, vectors = ((), ()) if after is None else (_norms(after), _strips(after))
-        lens = _lens(loaded, stack, after) if show_lens and after is not None else ()
+        shown = None if after is None or answer_row is None or not is_answering else after[None, [answer_row]]
         added = {part: _norms(array) for part, array in outputs.items()}
         found = tuple(one for one in maps if one is not None)
+        lens = () if shown is None else _lens(loaded, stack, shown)
         layers.append(LayerPass(layer, found, added, norms, vectors, lens))
     embedding, final = stream.get(0), finals[-1] if finals else None
     return StackPass(
@@ -286,8 +305,7 @@ def _stack_pass(
 def _lens(loaded: LoadedModel, stack: object, after: torch.Tensor) -> tuple[TokenProbability, ...]:
     assert isinstance(stack, Stack)
     assert isinstance(loaded.model, CausalTransformer)
-    last = after[None, -1:]
-    logits = loaded.model.logits(last if stack.norm is None else stack.norm(last))
+    logits = loaded.model.logits(after if stack.norm is None else stack.norm(after))
     return likeliest_tokens(loaded, logits[0, -1], 3)
 
 
@@ -408,10 +426,12 @@ def _numbers(array: torch.Tensor) -> list[list[float | None]]:
     return [[number if isfinite(number) else None for number in row] for row in rows]
 
 
-def _ablate(loaded: LoadedModel, inputs: LabelledInput, edit: Sequence[EditLike]) -> tuple[AblatedHead, ...]:
-    """Return the next tokens without each head of self-attention; none if that takes too long."""
+def _ablate(
+    loaded: LoadedModel, inputs: LabelledInput, edit: Sequence[EditLike], answer_row: int
+) -> tuple[AblatedHead, ...]:
+    """Return the next tokens without each head of the stack that answers; none if that takes too long."""
     stack = default_stack(loaded.model)
-    infos = [info for info in attentions_of(loaded.model) if info.path.part == "attention" and info.path.stack == stack]
+    infos = [info for info in attentions_of(loaded.model) if info.path.stack == stack]
     heads = [(info.path, head) for info in infos for head in range(info.num_heads)]
     if len(heads) * loaded.model.count_parameters() * len(inputs.model_input.output_ids) > _STORY_BUDGET:
         return ()
@@ -421,11 +441,12 @@ def _ablate(loaded: LoadedModel, inputs: LabelledInput, edit: Sequence[EditLike]
         tap = Tap(activations.append, steps=("weights", "residual", "output"), stacks=[stack])
         ablation = zero(path.layer, head, part=path.part, stack=path.stack)
         intervention = make_intervention((*edit, ablation), edit_context(loaded, inputs))
-        logits = forward_logits(loaded.model, inputs.model_input, tap, intervention)
+        logits = forward_logits(loaded.model, inputs.model_input, tap, intervention, all_positions=True)
         assert logits is not None
-        layers = _stack_pass(loaded, stack, inputs, activations, has_logits=True).layers[path.layer :]
+        layers = _stack_pass(loaded, stack, inputs, activations, answer_row).layers[path.layer :]
         changed = tuple(replace(layer, vectors=()) for layer in layers)  # the picture does not draw them
-        ablated.append(AblatedHead(path.layer, head, likeliest_tokens(loaded, logits, _NUM_NEXT_TOKENS), changed))
+        following = likeliest_tokens(loaded, logits[answer_row], _NUM_NEXT_TOKENS)
+        ablated.append(AblatedHead(path.part, path.layer, head, following, changed))
     return tuple(ablated)
 
 

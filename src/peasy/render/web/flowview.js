@@ -6,21 +6,25 @@ import { ModelFlow } from "./modelflow.js";
 import { headKeys } from "./moves.js";
 import { argmax, clamp, writeNumber } from "./numbers.js";
 
+const CROSS = "cross_attention";
 const PHONE = 700; // pixels of the window below which the layers are drawn one below the other
 
 /** Name of a head in requests and data. */
 export const headName = ({ stack, layer, part, head }) => `${stack}.${layer}.${part}.${head}`;
 
-/** Heads of a URL: "2.3" is layer 2, head 3. */
+/** Heads of a URL: "2.3" is head 3 of layer 2; "2.3x" attends to the encoder. */
 export function readHeads(text) {
-	return [...(text ?? "").matchAll(/(\d+)\.(\d+)/g)].map(([, layer, head]) => ({
+	return [...(text ?? "").matchAll(/(\d+)\.(\d+)(x?)/g)].map(([, layer, head, isCross]) => ({
+		...(isCross && { part: CROSS }),
 		layer: Number(layer),
 		head: Number(head),
 	}));
 }
 
+const shortName = ({ part, layer, head }) => `${layer}.${head}${part === CROSS ? "x" : ""}`;
+
 export function writeHeads(heads) {
-	return heads.map(({ layer, head }) => `${layer}.${head}`).join(",");
+	return heads.map(shortName).join(",");
 }
 
 export function ablations(heads) {
@@ -28,9 +32,10 @@ export function ablations(heads) {
 }
 
 /** Switch one of the heads that are off on, or another one off, too. */
-export function toggled(heads, { layer, head }) {
-	const others = heads.filter((one) => one.layer !== layer || one.head !== head);
-	return others.length < heads.length ? others : [...heads, { layer, head }];
+export function toggled(heads, place) {
+	const name = shortName(place);
+	const others = heads.filter((one) => shortName(one) !== name);
+	return others.length < heads.length ? others : [...heads, ...readHeads(name)];
 }
 
 export class FlowView {
@@ -78,12 +83,13 @@ export class FlowView {
 		);
 		this.rail = make("div.card.flow-rail");
 		this.switches = make("div");
+		this.legend = make("ul.flow-legend", { "aria-label": "Legend" });
 		this.element = make(
 			"div.home-main",
 			make("div.story-row", this.caption, this.switches),
 			this.flow.element,
 			this.rail,
-			legend(source),
+			this.legend,
 			this.board.element,
 		);
 	}
@@ -129,13 +135,13 @@ export class FlowView {
 		return story && headName(story) === headName(this.open);
 	}
 
-	/** Whether a head can be switched off: one of self-attention, in the stack that answers. */
-	canSwitch({ stack, part }) {
-		return part === "attention" && stack === this.pass.stacks.at(-1).name && this.pass.next_tokens.length > 0;
+	/** Whether a head can be switched off: one of the stack that answers. */
+	canSwitch({ stack }) {
+		return stack === this.pass.stacks.at(-1).name && this.pass.next_tokens.length > 0;
 	}
 
 	isOff(stack, layer, part, head) {
-		return this.canSwitch({ stack, part }) && this.off.some((one) => one.layer === layer && one.head === head);
+		return this.canSwitch({ stack }) && this.off.some((one) => shortName(one) === shortName({ part, layer, head }));
 	}
 
 	draw() {
@@ -163,7 +169,7 @@ export class FlowView {
 		const { layer, head, part } = this.open;
 		const { story } = this.base;
 		const [queries, keys] = this.#piecesOf(this.open);
-		const isCross = part === "cross_attention";
+		const isCross = part === CROSS;
 		const row = this.head?.weights[this.row];
 		const isTold = this.isStory() && this.row === story.query && (this.key ?? story.key) === story.key;
 		const key = isTold ? story.key : row && Math.min(this.key ?? argmax(row), row.length - 1);
@@ -205,7 +211,9 @@ export class FlowView {
 			.map(({ id, piece, probability }) => ({ piece, before: probability, after: now.get(id) }))
 			.sort((one, other) => Math.abs(other.before - other.after) - Math.abs(one.before - one.after));
 		if (!changes.length) return null;
-		const heads = this.off.map(({ layer, head }) => `layer ${layer}, head ${head}`).join("; ");
+		const heads = this.off
+			.map(({ part, layer, head }) => `layer ${layer}, ${part === CROSS ? "cross-attention " : ""}head ${head}`)
+			.join("; ");
 		const [first, second] = changes.map(({ piece, before, after }) => [
 			word(piece),
 			` ${after < before ? "falls" : "rises"} from ${writeNumber(before, 2)} to ${writeNumber(after, 2)}`,
@@ -215,9 +223,13 @@ export class FlowView {
 
 	drawAnswer() {
 		const { pass, similar, warmed } = this;
-		const add = pass.stacks.length === 1 && !similar && this.source.nextToken;
+		const isTranslation = pass.stacks.length > 1;
+		const add = !isTranslation && !similar && this.source.nextToken;
 		const before = this.off.length || warmed ? this.base.next_tokens : [];
-		fillAnswer(this.answer, warmed ?? similar?.items ?? pass.next_tokens, before, add, similar?.title);
+		const piece = pass.stacks.at(-1).tokens.pieces[pass.answer_row];
+		const after = isTranslation ? ` after ${piece}` : add ? ": click to add" : "";
+		const tokens = similar?.items ?? warmed ?? pass.next_tokens;
+		fillAnswer(this.answer, tokens, before, add, similar?.title ?? `next token${after}`);
 	}
 
 	#drawRail() {
@@ -251,6 +263,7 @@ export class FlowView {
 			].map((note) => note && make("p.note", note)),
 			caveatLine(this.pass.caveat),
 		);
+		fill(this.legend, legend(this.source, this.pass.next_tokens.length > 0));
 	}
 
 	async loadHead() {
@@ -265,7 +278,7 @@ export class FlowView {
 		this.head = {
 			...steps,
 			...formula,
-			about: steps.gradient && aboutStep(loss, next[0]),
+			about: steps.gradient && aboutStep(loss, this.pass.stacks.length === 1 && next[0]),
 			queries,
 			keys,
 			isOff: this.isOff(stack, layer, part, head),
@@ -289,7 +302,7 @@ export class FlowView {
 
 	chooseToken(stack, row) {
 		if (stack === this.open.stack) this.chooseCell(row, null);
-		else if (this.open.part === "cross_attention") this.chooseCell(this.row, row);
+		else if (this.open.part === CROSS) this.chooseCell(this.row, row);
 	}
 
 	chooseCell(row, key) {
@@ -371,22 +384,23 @@ export function scrollTo(element, block = "start") {
 }
 
 /** What a training step learns from, and its loss. */
-function aboutStep(loss, { piece }) {
+function aboutStep(loss, next) {
 	return [
-		"A training step on this sentence, followed by ",
-		word(piece),
+		`A training step on this ${next ? "sentence, followed by " : "translation"}`,
+		next && word(next.piece),
 		`: loss ${writeNumber(loss)}, the mean of −ln p of the next tokens. `,
 		"The step is not taken: the model stays as it is.",
 	];
 }
 
 /** The likeliest next tokens, now and before; with `add` as buttons. */
-export function fillAnswer(place, tokens, before = [], add = null, title = "") {
+export function fillAnswer(place, tokens, before = [], add = null, title = "next token") {
+	const measure = title.startsWith("next") ? "probability" : title;
 	const items = tokens.slice(0, window.innerWidth < PHONE ? 4 : 8).map(({ id, piece, probability }) => {
 		const was = before.find((token) => token.id === id)?.probability;
 		const written = writeNumber(probability, 2);
 		const change = was === undefined ? "" : `${writeNumber(was, 2)} → `;
-		const label = `${piece}: ${title || "probability"} ${written}${change && `, before ${writeNumber(was, 2)}`}`;
+		const label = `${piece}: ${measure} ${written}${change && `, before ${writeNumber(was, 2)}`}`;
 		const attributes = { class: "text-button", title: "Add this token" };
 		return make(
 			"li",
@@ -396,8 +410,7 @@ export function fillAnswer(place, tokens, before = [], add = null, title = "") {
 			make("span.number", change, written),
 		);
 	});
-	const heading = title || (add ? "next token: click to add" : "next token");
-	fill(place, items.length > 0 && [make("b", heading), make("ol", { "aria-label": title || "Next token" }, items)]);
+	fill(place, items.length > 0 && [make("b", title), make("ol", { "aria-label": title }, items)]);
 }
 
 /** Pieces that occur more than once with their positions. */
@@ -411,32 +424,29 @@ export function linked(text, link = (term) => term) {
 	return text.split(/[[\]]/).map((part, index) => (index % 2 ? link(part) : part));
 }
 
-/** What the signs of the picture mean; a saved page has no rail with a temperature. */
-function legend({ glossaryLink: link, rail }) {
-	const entries = [
+/** What the signs of the picture mean; a saved page has no rail with a temperature, an encoder no next token. */
+function legend({ glossaryLink: link, rail }, hasNext) {
+	return [
 		["ribbon", "a token (right end) looks at another (left end): the wider, the larger the weight"],
 		["map", "one attention [head]: each row is a token, bright where it looks; click to open it"],
 		["⊕", "what was found is added to the line of the token ([residual] stream)"],
 		["bar", "how much the [feed-forward network] adds"],
-		["was", `dashed: as it was before a head was switched off${rail ? " or the temperature changed" : ""}`],
-		["…", "would say: the next token if the model ended after this layer ([logit lens])"],
+		hasNext && ["was", `dashed: as it was before a head was switched off${rail ? " or the temperature changed" : ""}`],
+		hasNext && ["…", "would say: the next token if the model ended after this layer ([logit lens])"],
 		["·", "a space before the word; <bos> and <eos>: begin and end of the text"],
-	];
-	return make(
-		"ul.flow-legend",
-		{ "aria-label": "Legend" },
-		entries.map(([sign, text]) =>
+	]
+		.filter(Boolean)
+		.map(([sign, text]) =>
 			make(
 				"li",
 				make("span", { class: `sign-${sign}`, "aria-hidden": true }, sign.length > 1 ? "" : sign),
 				linked(text, link),
 			),
-		),
-	);
+		);
 }
 
 export function word(piece) {
-	return make("b", bdi(piece.replace(/^·/, "")));
+	return make("b", bdi(piece.replace(/^·(?=.)/, "")));
 }
 
 function nonNull(fields) {

@@ -65,10 +65,13 @@ export class HeatMap {
 		for (let row = 0; row < map.rows; row++) {
 			for (let column = 0; column < map.columns; column++) {
 				const value = map.numbers.at(map.start + row * map.columns + column);
-				const textColour = textColourOn(map.ramp, fractionOf(value, map.range));
-				context.fillStyle = Number.isNaN(value) ? this.softColour : textColour;
-				const text = Number.isNaN(value) ? "–" : writeNumber(value, 2);
-				context.fillText(text, left + cellSize * (column + 0.5), top + cellSize * (row + 0.5));
+				const isMasked = Number.isNaN(value);
+				context.fillStyle = isMasked ? this.softColour : textColourOn(map.ramp, fractionOf(value, map.range));
+				context.fillText(
+					isMasked ? "–" : writeNumber(value, 2),
+					left + cellSize * (column + 0.5),
+					top + cellSize * (row + 0.5),
+				);
 			}
 		}
 	}
@@ -135,7 +138,7 @@ export class HeatMap {
 		const box = this.canvas.getBoundingClientRect();
 		const row = Math.floor((event.clientY - box.top - this.top) / this.cellSize);
 		const column = Math.floor((event.clientX - box.left - this.left) / this.cellSize);
-		const inside = row < this.map.rows && column < this.map.columns && row >= 0 && column >= -1e9;
+		const inside = row < this.map.rows && column < this.map.columns && row >= 0;
 		return inside ? [row, Math.max(column, -1)] : null;
 	}
 }

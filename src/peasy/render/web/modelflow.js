@@ -71,13 +71,9 @@ export class ModelFlow {
 		if (narrow) this.element.before(this.answer);
 		else this.scroller.append(this.answer);
 		this.answer.classList.toggle("beside", !narrow);
-		const { left, top, width, labelWidth } = bars;
-		Object.assign(this.answer.style, {
-			left: `${left}px`,
-			top: `${top}px`,
-			width: `${width}px`,
-			zoom: narrow ? 1 : this.scale,
-		});
+		const { top, width, labelWidth } = bars;
+		const zoom = narrow ? 1 : this.scale;
+		Object.assign(this.answer.style, { marginTop: `${narrow ? 0 : top}px`, width: `${width}px`, zoom });
 		this.answer.style.setProperty("--label", `${labelWidth}px`);
 	}
 
@@ -175,16 +171,17 @@ export class ModelFlow {
 		const largest = reachOf(band.layers.flatMap((layer) => layer.norms));
 		const thickest = Math.min(this.layout.rowHeight * 0.55, 9);
 		const thickness = (norm) => (norm === undefined ? 2 : Math.max(0.8, thickest * Math.sqrt(norm / largest)));
-		const isLast = band === this.layout.bands.at(-1) && row === band.numTokens - 1;
-		const end = isLast && !this.layout.narrow ? this.layout.bars.left - 6 : null;
+		const { bands, bars, barsBottom, narrow } = this.layout;
+		const isAnswering = band === bands.at(-1) && row === this.pass.answer_row;
+		const end = isAnswering && !narrow ? bars.left - 6 : null;
 		let from = band.strip ? band.strip.left : band.left + band.labelWidth - 4;
 		const lines = band.layers.map((layer, index) => {
 			if (layer.isNewLine) from = band.left + band.labelWidth - 4;
 			const isEnd = index === band.layers.length - 1;
-			const to = isEnd && !this.layout.narrow ? (end ?? band.end - 8) : layer.left + layer.width;
-			// of a long text, the next tokens are above its last row
-			const up = isEnd && end !== null && this.layout.barsBottom < layer.y(row) ? `V${this.layout.barsBottom}` : "";
-			const line = { d: `M${from} ${layer.y(row)}H${to}${up}`, "stroke-width": thickness(layer.norms[row]) };
+			const to = isEnd && !narrow ? (end ?? band.end - 8) : layer.left + layer.width;
+			// to the next tokens, which are above the last row of a long text
+			const turn = isEnd && end !== null ? `V${clamp(layer.y(row), bars.top, barsBottom)}` : "";
+			const line = { d: `M${from} ${layer.y(row)}H${to}${turn}`, "stroke-width": thickness(layer.norms[row]) };
 			from = to;
 			return line;
 		});
@@ -227,6 +224,8 @@ export class ModelFlow {
 	#drawLayer(band, layer) {
 		const top = layer.top + band.header - 4;
 		const title = `layer ${layer.layer}${layer.isOpen ? "" : " ▸"}`;
+		const isRoomy = this.pass.pre_norm && this.#isRoomy(layer.attentions[0]);
+		const end = { x: layer.left + layer.width, y: layer.bottom + 20, "text-anchor": "end" };
 		return [
 			make("rect", {
 				class: `layer${layer.isOpen ? " open" : ""}`,
@@ -248,6 +247,7 @@ export class ModelFlow {
 			),
 			layer.attentions.map((attention) => this.#drawAttention(band, layer, attention)),
 			layer.mlp && this.#drawMlp(band, layer),
+			layer.isOpen && layer.mlp && make("text.small", end, `${isRoomy ? "norm → " : ""}feed-forward`),
 			layer.lens.length > 0 && this.#drawLens(band, layer),
 		];
 	}
@@ -261,7 +261,7 @@ export class ModelFlow {
 		const steps = `${this.pass.pre_norm ? "norm → " : ""}Q, K, V → ${heads} → sum`;
 		const names = band.stack.recurrent
 			? "attention to the encoder"
-			: attention.width > 195 * this.letter
+			: this.#isRoomy(attention)
 				? steps
 				: isCross
 					? "cross-attention"
@@ -275,6 +275,11 @@ export class ModelFlow {
 		];
 	}
 
+	/** Whether the names of all steps of a layer fit below it. */
+	#isRoomy(attention) {
+		return attention?.width > 360 * this.letter - 98;
+	}
+
 	/** One link: a ribbon from the token that is looked at to the one that looks, with its weight. */
 	#drawRibbon(band, layer, attention, [row, key, weight], { start, end, from }) {
 		const { part } = attention;
@@ -284,7 +289,7 @@ export class ModelFlow {
 		const isEdge = start > end; // on a narrow screen, cross-attention begins at the right end
 		const bend = (start + end) / 2;
 		const [y, to] = [from(key), layer.y(row)];
-		const widest = Math.min(this.layout.rowHeight * 0.6, 12);
+		const widest = clamp(this.layout.rowHeight * 0.6, 6, 12);
 		const place = { "data-query": `${band.name}:${row}`, "data-key": `${keyStack.name}:${key}` };
 		const { pieces } = band.stack.tokens;
 		const sentence = `${pieces[row]} looks at ${keyStack.stack.tokens.pieces[key]}: about ${writeNumber(weight, 2)}`;
@@ -318,7 +323,10 @@ export class ModelFlow {
 
 	/** Write the weights of the open head beside its ribbons: the maps hold only 256 shades of them. */
 	writeWeights(weights) {
+		const isNew = this.written?.open !== this.view.open;
 		this.written = { open: this.view.open, weights };
+		if (isNew && this.layout.bands.some(({ layers }) => layers.some(({ attentions }) => attentions[0]?.tile > 1)))
+			this.show(this.pass, this.view);
 		for (const label of /** @type {NodeListOf<SVGElement>} */ (this.svg.querySelectorAll(".weight"))) {
 			const [row, key] = [label.dataset.query, label.dataset.key].map((place) => Number(place.split(":")[1]));
 			label.textContent = writeNumber(weights[row][key], 2);
@@ -333,14 +341,19 @@ export class ModelFlow {
 
 	/** The strongest links of one head, or of the mean of all heads, as [row, key, weight]. */
 	#linksOf(band, layer, attention, head) {
-		const { rows, columns, tile, part } = attention;
-		const codes = this.codes.get(attention.maps);
+		const { maps, num_heads, part } = attention;
+		// the maps of a long text are pooled: of the open head there are the weights themselves
+		const exact = attention.tile > 1 && head !== null && this.written?.open === this.view.open && this.written.weights;
+		const [rows, columns, tile] = exact
+			? [exact.length, exact[0].length, 1]
+			: [attention.rows, attention.columns, attention.tile];
+		const codes = this.codes.get(maps);
 		const isOn = (at) => !this.view.isOff(band.name, layer.layer, part, at);
-		const heads = head === null ? indices(attention.num_heads).filter(isOn) : [head];
+		const heads = head === null ? indices(num_heads).filter(isOn) : [head];
 		const links = [];
 		for (let row = 0; row < rows; row++) {
-			const sums = new Float32Array(columns);
-			for (const at of heads) {
+			const sums = new Float32Array(exact ? exact[row] : columns);
+			for (const at of exact ? [] : heads) {
 				const start = (at * rows + row) * columns;
 				for (let key = 0; key < columns; key++) sums[key] += codes[start + key] / 255 / heads.length;
 			}
@@ -386,8 +399,6 @@ export class ModelFlow {
 		const height = Math.max(2, Math.min(this.layout.rowHeight - 6, 12));
 		return make(
 			"g.mlp",
-			layer.isOpen &&
-				make("text.small", { x: left + width, y: layer.bottom + 20, "text-anchor": "end" }, "feed-forward"),
 			added.map((norm, row) =>
 				make(
 					"g",

@@ -57,9 +57,10 @@ function layOutWith(pass, { open, size = 460, narrow = false, labelWidth = 92, h
 	}
 	const last = bands.at(-1);
 	const barsHeight = !narrow && (hasBars ?? pass.next_tokens.length > 0) ? NUM_NEXT * BAR_HEIGHT : 0;
+	const answerEnd = last.lastY(pass.answer_row) + rowHeight / 2;
 	const bars = {
 		left: last.end + 18,
-		top: clamp(last.bottom - barsHeight, last.top + 30, last.top + HEADER + size - barsHeight) - 26,
+		top: clamp(answerEnd - barsHeight, last.top + 30, last.top + HEADER + size - barsHeight) - 26,
 		width: sizes.next + labelWidth - 92,
 		labelWidth,
 	};

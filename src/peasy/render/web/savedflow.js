@@ -1,7 +1,7 @@
 // Picture of a forward pass in a saved page or a notebook: all numbers are in the page, no server is asked.
 
 import { define } from "./figure.js";
-import { FlowView, headName } from "./flowview.js";
+import { FlowView, headName, writeHeads } from "./flowview.js";
 
 class SavedFlow extends HTMLElement {
 	connectedCallback() {
@@ -9,7 +9,7 @@ class SavedFlow extends HTMLElement {
 		if (this.view || !stored) return;
 		const pass = JSON.parse(stored.textContent);
 		const numbers = new Map(pass.head_numbers.map((head) => [headName(head), head]));
-		const ablationOf = ({ layer, head }) => pass.ablations.find((one) => one.layer === layer && one.head === head);
+		const ablationOf = (place) => pass.ablations.find((one) => writeHeads([one]) === writeHeads([place]));
 		// one head at a time: the page holds the picture of the model without each single head
 		const show = (heads, chosen = { q: this.view.row, k: this.view.key ?? undefined, s: this.view.step }) => {
 			const off = (this.view.off = heads.slice(-1).filter(ablationOf));
@@ -20,7 +20,7 @@ class SavedFlow extends HTMLElement {
 			head: async (place) => {
 				const found = numbers.get(headName(place));
 				const { off } = this.view;
-				if (off.some(({ layer }) => layer < place.layer))
+				if (off.some((one) => isBefore(one, place)))
 					this.view.showNote("With an earlier head off, this head has other numbers, which this page does not hold.");
 				else if (!found) this.view.showNote("The numbers of this head are left out to keep this page small.");
 				// of the model with all heads on are the gradients, too
@@ -47,14 +47,14 @@ class SavedFlow extends HTMLElement {
 	}
 }
 
+/** Whether the output of one head is an input of the other. */
+const isBefore = (one, other) =>
+	one.layer < other.layer || (one.layer === other.layer && (one.part ?? "attention") < other.part);
+
 function withoutHead(pass, { next_tokens, layers }) {
-	const replaced = new Map(layers.map((layer) => [layer.layer, layer]));
-	const stacks = pass.stacks.map((stack, at) =>
-		at === pass.stacks.length - 1
-			? { ...stack, layers: stack.layers.map((layer) => replaced.get(layer.layer) ?? layer) }
-			: stack,
-	);
-	return { ...pass, stacks, next_tokens };
+	const stack = pass.stacks.at(-1);
+	const changed = { ...stack, layers: [...stack.layers.slice(0, -layers.length), ...layers] };
+	return { ...pass, stacks: pass.stacks.with(-1, changed), next_tokens };
 }
 
 define("peasy-flow", SavedFlow);

@@ -120,17 +120,16 @@ export class LineChart {
 	}
 
 	drawLine({ points }, index) {
-		if (points.length === 1)
-			return element("circle", {
-				cx: this.x(points[0][0]),
-				cy: this.y(points[0][1]),
-				r: 4,
-				fill: tokenColour(index),
-			});
+		if (points.length === 1) return this.drawPoint(points[0], index);
 		const path = downsample(points, MAX_POINTS)
 			.map(([x, y]) => `${this.x(x).toFixed(1)} ${this.y(y).toFixed(1)}`)
 			.join("L");
 		return element("path.curve", { d: path ? `M${path}` : "", ...lineStyle(index) });
+	}
+
+	drawPoint([x, y], index) {
+		const colours = { fill: tokenColour(index), stroke: "currentColor" };
+		return element("circle", { cx: this.x(x), cy: this.y(y), r: 4.5, ...colours });
 	}
 
 	/** Show the values of all lines at x; null clears them. */
@@ -142,17 +141,7 @@ export class LineChart {
 				: this.lines.flatMap(({ name, points }, index) =>
 						points.length ? [{ name, index, point: nearestPoint(points, x) }] : [],
 					);
-		this.cursor?.replaceChildren(
-			...values.map(({ index, point }) =>
-				element("circle", {
-					cx: this.x(point[0]),
-					cy: this.y(point[1]),
-					r: 4.5,
-					fill: tokenColour(index),
-					stroke: "currentColor",
-				}),
-			),
-		);
+		this.cursor?.replaceChildren(...values.map(({ index, point }) => this.drawPoint(point, index)));
 		const readings = values.map(({ name, point }) => `${name} ${writeNumber(point[1])}`).join(" · ");
 		this.status.textContent = values.length
 			? `${this.xAxis} ${formatCount(values[0].point[0])}: ${readings}`

@@ -163,10 +163,7 @@ export class MatrixTable {
 	highlight({ row = null, column = null, cell = null } = {}) {
 		this.cells.forEach((cells, r) =>
 			cells.forEach((cellElement, c) => {
-				cellElement.classList.toggle(
-					"used",
-					r === row || c === column || (cell !== null && cell[0] === r && cell[1] === c),
-				);
+				cellElement.classList.toggle("used", r === row || c === column || String(cell) === `${r},${c}`);
 			}),
 		);
 	}
@@ -195,10 +192,5 @@ export function readNumber(text) {
 function readGrid(text) {
 	const lines = text.replace(/\r/g, "").replace(/\n+$/, "").split("\n");
 	const separator = text.includes("\t") ? "\t" : /;/.test(text) ? ";" : /[ ,]+/;
-	return lines.map((line) =>
-		line
-			.trim()
-			.split(separator)
-			.map((cell) => cell.trim()),
-	);
+	return lines.map((line) => Array.from(line.trim().split(separator), (cell) => cell.trim()));
 }

@@ -4,20 +4,13 @@ import { writeNumber } from "/web/render/numbers.js";
 import { renderDocument } from "../document.js";
 import { bar, bdi, element, quiet, tableDetails } from "../element.js";
 
-/** A probability as short text: .93; one that would round to zero is "<.01". */
-function formatProbability(value, decimals = 2) {
-	const smallest = 10 ** -decimals;
-	const written = value < 0.5 * smallest ? `<${writeNumber(smallest, decimals)}` : writeNumber(value, decimals);
-	return written.replace("0.", ".");
-}
-
 export function nextTokenLine(candidates) {
 	if (!candidates?.length) return "";
 	return element(
 		"p.next",
 		element("span.quiet", "next token: "),
 		candidates.map(({ piece, probability }) =>
-			element("span.chip", bdi(piece), " ", element("b", formatProbability(probability))),
+			element("span.chip", bdi(piece), " ", element("b", writeNumber(probability, 2))),
 		),
 	);
 }
@@ -32,7 +25,7 @@ export function effectPanel(response) {
 	}
 	const tokens = [...byId.values()];
 	if (!tokens.length) return quiet("This model does not predict a next token.");
-	const written = (value) => (value === undefined ? "–" : formatProbability(value, 3));
+	const written = (value) => (value === undefined ? "–" : writeNumber(value, 3));
 	const list = element(
 		"ol.effect",
 		{ "aria-label": "Next token before and after" },

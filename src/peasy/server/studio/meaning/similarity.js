@@ -10,10 +10,10 @@ export class SimilarityTab extends MeaningTab {
 		super(shell, models);
 		this.texts = {};
 		const textField = (parameter, label) => {
-			this.texts[parameter] = this.state[parameter] ?? DEFAULT_TEXTS[parameter];
+			const value = (this.texts[parameter] = this.state[parameter] ?? DEFAULT_TEXTS[parameter]);
 			const input = element("input.wide", {
 				type: "text",
-				value: this.texts[parameter],
+				value,
 				maxlength: 2000,
 				spellcheck: "false",
 				oninput: () => {

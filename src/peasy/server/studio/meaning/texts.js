@@ -47,13 +47,7 @@ export class TextMap extends MeaningTab {
 	async readFiles(files) {
 		const texts = await Promise.all(files.map((file) => file.text()));
 		this.input.value = texts
-			.map((text) =>
-				text
-					.replace(/\s+/g, " ")
-					.split(/(?<=[.!?])\s/)
-					.filter(Boolean)
-					.join("\n"),
-			)
+			.map((text) => text.replace(/\s+/g, " ").replace(/(?<=[.!?]) /g, "\n"))
 			.join("\n\n")
 			.slice(0, 200000);
 		this.setText(this.input.value);
@@ -88,16 +82,12 @@ export class TextMap extends MeaningTab {
 	/** Choose two of the texts to explain their similarity. */
 	pairForm({ points }) {
 		const sentences = points.filter(({ kind }) => kind === "sentence");
-		const nearestOf = (point, index) => ({
-			index,
-			nearest: point.neighbours.find(([other]) => points[other].kind === "sentence"),
-		});
 		const [closest] = sentences
-			.map(nearestOf)
-			.filter(({ nearest }) => nearest)
-			.sort((one, other) => other.nearest[1] - one.nearest[1]);
+			.flatMap(({ neighbours }, index) => neighbours.map(([other, cosine]) => ({ index, other, cosine })))
+			.filter(({ other }) => points[other].kind === "sentence")
+			.sort((one, another) => another.cosine - one.cosine);
 		const names = sentences.map(({ name }, index) => [index, name.length > 60 ? `${name.slice(0, 57)} …` : name]);
-		const chosen = [closest?.index ?? 0, closest?.nearest[0] ?? 1];
+		const chosen = [closest?.index ?? 0, closest?.other ?? 1];
 		const selects = chosen.map((index, side) => select(names, index, (value) => (chosen[side] = Number(value))));
 		const explainButton = button("Why do these two match?", () => {
 			this.shell.setState({ a: sentences[chosen[0]].name, b: sentences[chosen[1]].name, tab: "why" }, { push: true });

@@ -24,11 +24,13 @@ export function importForm(shell, cards, onImported) {
 	if (!cached.length) return terminalHint;
 	let chosen = 0;
 	const titles = cached.map(({ name }, index) => [index, name]);
-	const modelSelect = select(titles, chosen, (index) => (chosen = index));
 	return details(
 		"Import a model from the Hugging Face cache",
 		fieldRow(
-			field("model", modelSelect),
+			field(
+				"model",
+				select(titles, chosen, (index) => (chosen = index)),
+			),
 			button("Import …", () => confirmImport(shell, cached[chosen], onImported)),
 		),
 		terminalHint,

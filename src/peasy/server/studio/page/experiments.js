@@ -2,7 +2,7 @@
 
 import { renderDocument } from "../document.js";
 import { bar, button, details, element, fill, flexRow, mainButton, pageHeader, quiet, table } from "../element.js";
-import { JobPanel, formatDuration, formatTimeAgo } from "../train/jobpanel.js";
+import { JobPanel, formatDuration } from "../train/jobpanel.js";
 
 const GUESSES = { yes: "It holds", no: "It does not" };
 const MAX_COMPARED = 6; // comparisons in the picture; the table has all
@@ -128,9 +128,7 @@ export class Page {
 					quiet(stored.origin),
 					table(null, stored.table.columns, stored.table.rows),
 				),
-			shown && details(`Last run on this machine: ${formatTimeAgo(last.time)}, seed ${last.seed}`, shown),
-			response &&
-				details("All numbers as JSON", element("pre", { tabindex: 0 }, JSON.stringify(this.result.numbers, null, 1))),
+			shown && details(`Last run on this machine: ${writeTime(last.time)}, seed ${last.seed}`, shown),
 		];
 	}
 
@@ -167,6 +165,9 @@ export class Page {
 function durationOf({ duration, stored }) {
 	return stored?.seconds ? `about ${formatDuration(stored.seconds / stored.seeds.length)}` : duration;
 }
+
+const writeTime = (seconds) =>
+	new Date(1000 * seconds).toLocaleString("en-GB", { dateStyle: "long", timeStyle: "short" });
 
 function verdictLine(measured) {
 	if (!measured) return null;

@@ -125,7 +125,8 @@ export class Page {
 	}
 
 	requestPass(fields, options = {}) {
-		return this.shell.forwardPass(this.body(fields), options);
+		const answer_row = this.isCurrent() ? this.base.answer_row : null;
+		return this.shell.forwardPass(this.body({ answer_row, ...fields }), options);
 	}
 
 	/** Whether the picture is of this text: not after a failed request. */
@@ -142,12 +143,14 @@ export class Page {
 		this.drawPresets();
 		[this.temperature, view.warmed] = [1, null];
 		const whole = this.isSmall ? { story: true, head_numbers: ["story"] } : {};
+		const request = async (options) => {
+			const base = this.isCurrent() ? this.base : await this.requestPass(whole, options);
+			const fields = { edit, answer_row: base.answer_row };
+			return [base, edit.length > 0 && (await this.requestPass(fields, options))];
+		};
 		return this.runLatest(
 			(options) =>
-				Promise.all([
-					this.isCurrent() ? this.base : this.requestPass(whole, options),
-					edit.length > 0 && this.requestPass({ edit }, options),
-				]).catch((error) => {
+				request(options).catch((error) => {
 					if (error.name !== "AbortError") view.off = this.shownOff;
 					throw error;
 				}),
@@ -174,11 +177,14 @@ export class Page {
 	async findStory(key, isChosen) {
 		const opened = this.view.open;
 		this.view.note = "Looking for the head that matters most …";
-		const found = await this.shell.attempt(() => this.requestPass({ story: true }));
+		const found = await this.shell.attempt(() => this.requestPass({ story: true, answer_row: null }));
 		if (this.baseKey !== key) return undefined; // the note is that of a newer search
 		this.view.note = "";
 		if (!found) return this.view.draw();
-		this.base.story = found.story;
+		const { story, answer_row, next_tokens, stacks } = found;
+		const isSame = answer_row === this.base.answer_row; // a translation's answer is now that of its story
+		Object.assign(this.base, { story, answer_row, next_tokens, stacks });
+		if (!isSame && this.shownOff.length) return this.load();
 		if (!isChosen && this.view.open === opened) this.view.open = null;
 		return this.view.show(this.view.pass, this.base, this.state);
 	}
@@ -361,13 +367,9 @@ export class Page {
 	async warm(temperature) {
 		this.temperature = temperature;
 		await this.shell.attempt(async () => {
-			const { result } = await this.shell.request("next-token", this.body({ temperature, top: 8 }));
+			const pass = await this.requestPass({ edit: ablations(this.shownOff), temperature });
 			if (temperature !== this.temperature) return;
-			this.view.warmed = result.choices.map(({ piece, id, adjusted_probability }) => ({
-				piece,
-				id,
-				probability: adjusted_probability,
-			}));
+			this.view.warmed = pass.next_tokens;
 			this.view.drawAnswer();
 		});
 	}
@@ -435,7 +437,7 @@ export class Page {
 const TASKS = {
 	decoder: "A Transformer guesses the next word by heads that look back at earlier ones.",
 	encoder: "An encoder turns a sentence into one vector.",
-	translator: "A translator writes word by word.",
+	translator: "An encoder reads the text; a decoder writes another, word by word.",
 };
 
 function leadOf(kind) {

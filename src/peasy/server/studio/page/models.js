@@ -30,14 +30,6 @@ const PAGE_LINKS = {
 	words: ["meaning?mw=", "Map words"],
 };
 
-// A short input for the picture of each kind of model.
-const EXAMPLES = {
-	decoder: "The pizza came out of the oven and it",
-	encoder: "The food was great",
-	"encoder-decoder": "3 days ago",
-	"recurrent-translator": "3 days ago",
-};
-
 export class Page {
 	name = "";
 	card;
@@ -149,7 +141,7 @@ export class Page {
 	}
 
 	async flowPicture() {
-		const text = EXAMPLES[this.card.model_type] ?? EXAMPLES.decoder;
+		const text = this.card.capabilities.includes("translate") ? "3 days ago" : "The pizza came out of the oven and it";
 		const open = (place) => {
 			const head = place ? { l: place[1], h: place[3], p: `${place[0]}.${place[2]}` } : {};
 			return this.shell.navigate("home", { m: this.name, t: text, ...head });

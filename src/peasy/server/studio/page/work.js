@@ -140,10 +140,8 @@ export class Page {
 	drawHeader(heads) {
 		const named = this.library.map(({ name, title }) => [name, title]);
 		const current = this.ownExample ? "" : this.state.t ? "sentence" : this.state.x || DEFAULT_EXAMPLE;
-		const extra = [
-			...(this.ownExample ? [["", "own numbers"]] : []),
-			...(this.state.t && !this.ownExample ? [["sentence", "the sentence above"]] : []),
-		];
+		const sentence = this.state.t ? [["sentence", "the sentence above"]] : [];
+		const extra = this.ownExample ? [["", "own numbers"]] : sentence;
 		const exampleSelect = select([...extra, ...named], current, (name) => this.chooseExample(name));
 		const headField =
 			heads.length > 0 &&

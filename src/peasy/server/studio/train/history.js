@@ -28,9 +28,9 @@ export class AttentionHistory {
 		);
 	}
 
-	clear() {
+	clear(run = null) {
 		this.player.stop();
-		[this.run, this.maps, this.result] = [null, null, null];
+		[this.run, this.maps, this.result] = [run, null, null];
 		fill(this.bar);
 		fill(this.container);
 	}
@@ -62,8 +62,7 @@ export class AttentionHistory {
 	}
 
 	showEmpty() {
-		[this.maps, this.result] = [null, null];
-		fill(this.bar);
+		this.clear(this.run);
 		fill(
 			this.container,
 			quiet("Nothing recorded yet. Models with attention are recorded at every checkpoint; other models have none."),

@@ -127,11 +127,3 @@ export function formatDuration(seconds) {
 		? `${Math.floor(whole / 60)} min ${whole % 60} s`
 		: `${Math.floor(whole / 3600)} h ${Math.floor((whole % 3600) / 60)} min`;
 }
-
-/** A time in seconds since 1970, relative to now. */
-export function formatTimeAgo(time) {
-	const elapsed = Date.now() / 1000 - time;
-	if (elapsed < 90) return "a moment ago";
-	if (elapsed < 86400) return `${formatDuration(elapsed)} ago`;
-	return `on ${new Date(time * 1000).toLocaleDateString("en-GB", { dateStyle: "long" })}`;
-}

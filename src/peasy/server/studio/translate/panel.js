@@ -166,7 +166,7 @@ export class TranslatorPanel {
 		if (heads.length === 1) return [quiet("This model has one attention with one head.")];
 		const grid = element("div.heads-grid", {
 			role: "group",
-			"aria-label": "Layer and head; the star marks the head that aligns best",
+			"aria-label": "Layer and head; a star marks the best one",
 		});
 		grid.style.gridTemplateColumns = `auto repeat(${numHeads}, auto)`;
 		for (const layer of layers) {

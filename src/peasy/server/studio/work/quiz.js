@@ -26,7 +26,6 @@ export function quizPanel(step, spec, example, shell, onRestart) {
 	const matrix = new MatrixTable({ ...spec, openCells: chooseOpenCells(step) });
 	const summary = element("p.verdict", { role: "status" });
 	const reasons = element("ul.reasons");
-	const openInputs = () => [...matrix.element.querySelectorAll("input.quiz")];
 	const mark = () =>
 		shell.attempt(async () => {
 			const { result } = await shell.request("check", {
@@ -34,18 +33,17 @@ export function quizPanel(step, spec, example, shell, onRestart) {
 			});
 			showMarks(result, step, matrix, summary, reasons);
 		}, summary);
-	const showAnswers = () =>
-		openInputs().forEach((input) => {
-			const [row, column] = input.dataset.at.split(",").map(Number);
-			input.value = writeNumber(step.values[row][column] ?? -Infinity);
-		});
+	const showAnswers = () => {
+		for (const input of matrix.element.querySelectorAll("input.quiz")) {
+			const [row, column] = input.dataset.at.split(",");
+			input.value = writeNumber(step.values[row][column]);
+		}
+		mark();
+	};
 	matrix.element.addEventListener("keydown", (event) => event.key === "Enter" && mark());
 	const bar = flexRow(
 		mainButton("Mark", mark),
-		button("Show the answers", () => {
-			showAnswers();
-			mark();
-		}),
+		button("Show the answers", showAnswers),
 		button("Start again", onRestart),
 	);
 	return element(

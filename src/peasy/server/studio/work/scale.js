@@ -1,7 +1,7 @@
 // Effect of the division by √dₖ: random vectors of a chosen dimension, with and without it.
 
 import { writeNumber } from "/web/render/numbers.js";
-import { bar, card, element, fill, quiet, slider, tableDetails } from "../element.js";
+import { bar, card, element, fill, quiet, slider } from "../element.js";
 import { renderDocument } from "../document.js";
 import { latestOnly } from "../latest.js";
 
@@ -22,7 +22,9 @@ export function scalePanel(shell, dimension, onChange) {
 					weightBars("Without: softmax(q·k)", result.without),
 					weightBars("With: softmax(q·k / √dₖ)", result.with),
 				);
-				fill(summary, describe(result), tableDetails(renderDocument(response)));
+				const numbers = renderDocument(response);
+				numbers.querySelector("figure.matrix").remove(); // the weights, which are drawn
+				fill(summary, numbers);
 			},
 		);
 	const power = Math.round(Math.log2(dimension));
@@ -66,21 +68,5 @@ function weightBars(title, side) {
 				),
 			),
 		),
-	);
-}
-
-function describe(result) {
-	const ratio = result.with.gradient / Math.max(result.without.gradient, 1e-300);
-	const comparison =
-		ratio > 1.05
-			? ` That is ${ratio < 1000 ? writeNumber(ratio, 1) : ratio.toExponential(1)} times the gradient without.`
-			: "";
-	const largest = ({ weights }) => writeNumber(Math.max(...weights), 3);
-	return element(
-		"p",
-		`At dₖ = ${result.d_k} the scores have variance ${writeNumber(result.without.variance, 2)} without and ` +
-			`${writeNumber(result.with.variance, 2)} with the division. The largest weight is ` +
-			`${largest(result.without)} without, ${largest(result.with)} with. ` +
-			`The gradient of the softmax is ${result.with.gradient.toPrecision(3)} with the division.${comparison}`,
 	);
 }

@@ -90,7 +90,8 @@ def test_next_tokens_after_any_token_and_at_any_temperature(stories, shown):
         assert (one.id, pytest.approx(one.probability, abs=1e-5)) == (other.id, other.probability)
     cold = forward_pass(stories, TEXT, temperature=0.5, story=False, ablations=False).next_tokens
     (first, second), (usual, other) = cold[:2], shown.next_tokens[:2]
-    assert first.probability / second.probability == pytest.approx((usual.probability / other.probability) ** 2, rel=1e-4)
+    ratio = usual.probability / other.probability
+    assert first.probability / second.probability == pytest.approx(ratio**2, rel=1e-4)
     with pytest.raises(InvalidInput, match="There is no output token 10"):
         forward_pass(stories, TEXT, answer_row=10)
 

@@ -387,7 +387,8 @@ def test_a_head_of_a_translator_is_switched_off_where_its_story_is(home, browser
     page.get_by_role("button", name="Switch this head off").click()
     page.locator(".flow .head.off").wait_for()
     window.wait_until_idle()
-    assert story.inner_text().startswith(f"Without layer 1, cross-attention head 1: jours falls from {before} to {after}")
+    told = f"Without layer 1, cross-attention head 1: jours falls from {before} to {after}"
+    assert story.inner_text().startswith(told)
     assert probabilities(page)["·jours"] == float(after)
     assert window.state["off"] == "1.1x"
     page.reload()

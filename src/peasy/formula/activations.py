@@ -2,15 +2,14 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from peasy.formula.step import Array, Namespace
+from peasy.parameters import Record
 
 _CUBIC = 0.044715
 
 
-@dataclass(frozen=True)
-class ScalarFunction:
+class ScalarFunction(Record):
     """Function y = f(x) of one number: value, derivative `slope(xp, x, y)`, TeX and text, in which $0 is x;
     in those of the derivative $1 is x and $2 is y."""
 

@@ -1,14 +1,13 @@
 """Normalisations of scores to weights: softmax, division by the sum, or none. Masked keys get weight zero."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from peasy.errors import InvalidInput
 from peasy.formula.step import Array, Namespace
+from peasy.parameters import Record
 
 
-@dataclass(frozen=True)
-class Normalisation:
+class Normalisation(Record):
     """Normalisation of a row of scores to a row of weights; `tex` has %s in place of the scores."""
 
     name: str

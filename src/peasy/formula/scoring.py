@@ -1,11 +1,11 @@
 """Attention scoring functions: dot product, scaled dot product, cosine, additive."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 
 from peasy.errors import InvalidInput
 from peasy.formula.arrays import format_shape, project, shape_mismatch, to_common_dtype
 from peasy.formula.step import D_KEY, D_QUERY, Array, Namespace
+from peasy.parameters import Record
 
 
 class Scoring(ABC):
@@ -64,8 +64,7 @@ class CosineSimilarity(DotProduct):
         return super().score(xp, _unit_vectors(xp, query), _unit_vectors(xp, key))
 
 
-@dataclass(frozen=True, eq=False)
-class Additive(Scoring):
+class Additive(Scoring, Record, eq=False):
     """Additive (Bahdanau, 2015) scoring: v · tanh(q W + k U), with w and u `[d, hidden]` and v `[hidden]`.
 
     Query and key may have different widths; both are projected to the hidden width.

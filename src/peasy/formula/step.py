@@ -1,12 +1,13 @@
 """Named steps of a formula: caption (name, TeX, axes, one sentence) and arrays."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import ModuleType
 from typing import Any, Self
 
 from peasy.display import DisplayMixin
 from peasy.errors import lookup
+from peasy.parameters import Record
 
 Array = Any
 """An array of any array-API library: NumPy, torch, array-api-strict; where a function converts, also nested lists."""
@@ -34,8 +35,7 @@ _LEADING: dict[int, tuple[str, ...]] = {0: (), 1: (BATCH,), 2: (BATCH, HEAD)}
 """Leading axes before those of a step, by their number."""
 
 
-@dataclass(frozen=True)
-class FormulaStep:
+class FormulaStep(Record):
     """Caption of a step: name, TeX, one sentence and axes; used by every output format."""
 
     name: str

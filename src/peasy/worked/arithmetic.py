@@ -5,19 +5,18 @@ Only displayed numbers are rounded: each line's value is computed from all digit
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 import numpy as np
 
 from peasy.display import DisplayMixin
 from peasy.errors import InvalidInput, NotFound, did_you_mean
+from peasy.parameters import Record
 from peasy.worked.graph import ArithmeticLine
 from peasy.worked.label import token_label
 from peasy.worked.solver import WorkedExample
 
 
-@dataclass(frozen=True, repr=False)
-class CellArithmetic(DisplayMixin):
+class CellArithmetic(DisplayMixin, Record, repr=False):
     """Arithmetic of one cell; the last line gives its value."""
 
     step: str

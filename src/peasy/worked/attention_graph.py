@@ -1,7 +1,7 @@
 """Graph of attention for an example: inputs, projections, heads, scores, scale, mask, weights, context, output."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -14,6 +14,7 @@ from peasy.formula.normalise import NORMALISATIONS, Normalisation
 from peasy.formula.positions import alibi
 from peasy.formula.scoring import SCORINGS, Additive, Scoring
 from peasy.formula.step import D_KEY, D_OUTPUT, D_VALUE, HEAD, FormulaStep
+from peasy.parameters import Record
 from peasy.worked import operations as op
 from peasy.worked.example import AdditiveScoringConfig, Example
 from peasy.worked.graph import Graph, GraphNode, Route, Step
@@ -54,8 +55,7 @@ _EXAMPLE_FIELDS = {
 """GraphNode name -> field of `Example` that gives it."""
 
 
-@dataclass(frozen=True)
-class QkNorm:
+class QkNorm(Record):
     """Norm of queries and keys before positions and scores: of each head by itself, or of all heads together."""
 
     norm: Literal["layer", "rms"] = "rms"
@@ -63,8 +63,7 @@ class QkNorm:
     over: Literal["head", "projection"] = "head"
 
 
-@dataclass(frozen=True)
-class FormulaSettings:
+class FormulaSettings(Record):
     """Settings of an example as arguments of the formula; `attention_mask` combines mask, bias, causal and window."""
 
     scoring: Scoring

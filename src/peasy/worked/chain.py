@@ -1,9 +1,9 @@
 """Chain rule of one number: all gradients from the loss to one entry of a matrix, and a check by a small change."""
 
 import re
-from dataclasses import dataclass
 
 from peasy.errors import InvalidInput, NotFound, UsageError
+from peasy.parameters import Record
 from peasy.worked.builder import related_name
 from peasy.worked.solver import WorkedExample, WorkedStep, contains_parts, suggest_nodes
 
@@ -15,8 +15,7 @@ NUDGE = 1e-3
 """Change of a number by which its gradient is checked."""
 
 
-@dataclass(frozen=True)
-class GradientChain:
+class GradientChain(Record):
     """Gradients from the loss to one entry of a node, in order; the last one contains its value.
 
     `nudged_losses` are the losses with `NUDGE` less and more in the entry.

@@ -6,7 +6,6 @@ attention weights; `solve` computes every step that follows from them.
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, cast
@@ -16,7 +15,7 @@ from annotated_types import Ge
 
 from peasy import config
 from peasy.errors import InvalidInput, NotFound, did_you_mean
-from peasy.parameters import BoundedSettings
+from peasy.parameters import BoundedSettings, Record
 from peasy.worked.label import check_encodable
 
 Vector = tuple[float, ...]
@@ -35,8 +34,7 @@ _SCALAR_SETTINGS = ("causal", "window", "scoring", "scale", "normalise", "heads"
 """Settings that are a single value."""
 
 
-@dataclass(frozen=True)
-class AdditiveScoringConfig:
+class AdditiveScoringConfig(Record):
     """Additive (Bahdanau) scoring: v · tanh(q W + k U)."""
 
     w: MatrixRows
@@ -51,8 +49,7 @@ class AdditiveScoringConfig:
             raise InvalidInput("w, u and v must share one hidden width.", hint="Give w and u as many columns as v has.")
 
 
-@dataclass(frozen=True)
-class WrittenTable:
+class WrittenTable(Record):
     """Hand-written table to be checked.
 
     `table` is `X`, `W_Q`, `Q`, `K`, `V`, `scores`, `scaled`, `weights`, `context` ...; cells are text, so that the
@@ -67,8 +64,7 @@ class WrittenTable:
     description: str = ""
 
 
-@dataclass(frozen=True)
-class ExampleVariant:
+class ExampleVariant(Record):
     """Settings that override those of an example; None keeps the example's value."""
 
     name: str
@@ -99,8 +95,7 @@ class UpdateConfig(BoundedSettings):
     parameters: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Example:
+class Example(Record):
     """One example. `tokens` label the rows (queries); `source_tokens` label the keys in cross-attention.
 
     An example of attention gives matrices and settings; any other computation is described by `steps`, lines such as

@@ -3,12 +3,13 @@
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from random import Random
 
 import numpy as np
 
 from peasy.errors import InvalidInput, UsageError, did_you_mean
+from peasy.parameters import Record
 from peasy.worked.example import MatrixRows, library_files, load_example, read_example
 from peasy.worked.operations import Unchanged
 from peasy.worked.solver import WorkedExample, WorkedStep, solve
@@ -25,8 +26,7 @@ _Topic = dict[str, object]
 """Numbers and settings of an example, without tokens and title."""
 
 
-@dataclass(frozen=True)
-class Exercise:
+class Exercise(Record):
     """Exercise to solve by hand: `given` are the given steps, `solution` the steps to calculate."""
 
     topic: str

@@ -10,13 +10,13 @@ import math
 import operator
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
+from peasy.parameters import Record
 from peasy.worked.graph import Graph
 
 inf, nan, float64, finfo, arange = np.inf, np.nan, np.float64, np.finfo, np.arange
@@ -32,8 +32,7 @@ _ATOM = 5
 """Precedence of what needs no brackets: a cell, a number, a function."""
 
 
-@dataclass(frozen=True, eq=False)
-class Expression:
+class Expression(Record, eq=False):
     """Formula of one number: an operator or function of operands, or the `cell` (node, row, column) of a node."""
 
     name: str

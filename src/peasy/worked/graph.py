@@ -8,14 +8,13 @@ Explaining, checking and exercises walk the same graph.
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
 import numpy as np
 
 from peasy.errors import InvalidInput
 from peasy.formula.step import Array, FormulaStep, Namespace
-from peasy.parameters import FrozenSettings
+from peasy.parameters import FrozenSettings, Record
 from peasy.worked import intervals
 from peasy.worked.intervals import Interval
 from peasy.worked.label import format_number, format_operand
@@ -26,8 +25,7 @@ MAX_TERMS = 16
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True)
-class ArithmeticLine:
+class ArithmeticLine(Record):
     """One line of arithmetic; `expressions` are equal expressions, each evaluated a little further."""
 
     label: str
@@ -42,8 +40,7 @@ class ArithmeticLine:
         return f"{self.label}: " + " = ".join(part for i, part in enumerate(parts) if i == 0 or part != parts[i - 1])
 
 
-@dataclass(frozen=True)
-class CellContext:
+class CellContext(Record):
     """One cell of a node with the values of its inputs, and functions that format its arithmetic.
 
     `keys` are the labels of the key axis; `lines_of(input, row, column)` is the arithmetic of a cell of an input.
@@ -118,8 +115,7 @@ def _with_script(symbol: str, script: str) -> str:
     return (symbol if is_plain else rf"\left({symbol}\right)") + script
 
 
-@dataclass(frozen=True)
-class Application:
+class Application(Record):
     """A step as applied in a graph: names of output and inputs, shapes of the inputs, and `gradient`: that of the
     output."""
 
@@ -202,16 +198,14 @@ class Step(FrozenSettings, ABC):
         return None
 
 
-@dataclass(frozen=True)
-class Route:
+class Route(Record):
     """One way to compute a node: a step applied to other nodes."""
 
     step: Step
     inputs: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class GraphNode:
+class GraphNode(Record):
     """Named node: its caption and the routes that compute it (none = given), the usual one first.
 
     `listed` is False for nodes that are shown only if they were written, such as the powers of e inside softmax;

@@ -8,11 +8,12 @@ unknown in every result, except in a product with an exact zero.
 import math
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 import numpy as np
+
+from peasy.parameters import Record
 
 inf, nan, float32, float64, bool = np.inf, np.nan, np.float32, np.float64, np.bool
 any, all, finfo, isdtype, result_type = np.any, np.all, np.finfo, np.isdtype, np.result_type
@@ -24,8 +25,7 @@ def _binary(function: "Callable[[Interval, Interval], Any]") -> "Callable[[Inter
     return lambda interval, other: function(interval, Interval.exact(other))
 
 
-@dataclass(frozen=True, eq=False)
-class Interval:
+class Interval(Record, eq=False):
     """Array of intervals `[low, high]`; comparisons are true where they hold for all numbers of the interval."""
 
     low: np.ndarray

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Literal
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from peasy.errors import InvalidInput, NotFound, did_you_mean
 from peasy.formula.step import D_CONCAT, D_KEY, D_MODEL, D_SOURCE, D_VALUE, KEY, QUERY, TOKEN
+from peasy.parameters import Record
 from peasy.worked.attention_graph import FormulaSettings, attention_graph, given_matrices, head_name
 from peasy.worked.builder import related_name
 from peasy.worked.example import Example, check_size
@@ -28,8 +29,7 @@ _MAX_NAMED = 16
 """Number of steps that an error lists; a whole network has many more."""
 
 
-@dataclass(frozen=True)
-class WorkedStep:
+class WorkedStep(Record):
     """One computed step: caption, labels and values `[row, column]`."""
 
     name: str
@@ -58,8 +58,7 @@ class WorkedStep:
         return [[None if value == -np.inf else value for value in row] for row in self.values.tolist()]
 
 
-@dataclass(frozen=True)
-class WorkedExample:
+class WorkedExample(Record):
     """Example with all its steps. `attention_mask[query, key]` is True where the query attends; None = no mask."""
 
     example: Example

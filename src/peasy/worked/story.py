@@ -1,9 +1,9 @@
 """Attention of one query in sentences: its weights in percent and the largest contribution to its context."""
 
 import math
-from dataclasses import dataclass
 
 from peasy.errors import InvalidInput
+from peasy.parameters import Record
 from peasy.worked.arithmetic import find_index
 from peasy.worked.label import format_number, format_percent, token_label
 from peasy.worked.solver import WorkedExample, WorkedStep
@@ -12,8 +12,7 @@ _MAX_NAMED_KEYS = 8
 """Maximum number of keys named in a sentence; the others are summed up."""
 
 
-@dataclass(frozen=True)
-class KeyShare:
+class KeyShare(Record):
     """One key as seen by the query: score, weight, value, and its contribution (weight times value)."""
 
     token: str
@@ -30,8 +29,7 @@ class KeyShare:
         return float(sum(abs(part) for part in self.contribution))
 
 
-@dataclass(frozen=True)
-class QueryDescription:
+class QueryDescription(Record):
     """Attention of one query: a share for each key, and sentences that describe them; `scope` is head or block."""
 
     token: str

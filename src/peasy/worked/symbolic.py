@@ -1,8 +1,8 @@
 """Symbolic form of an example: q_i*k_j for scores and a sum of v_j for each context, or any step in its inputs."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from peasy.parameters import Record
 from peasy.worked.expressions import cell_formulas, symbolic_formula
 from peasy.worked.label import format_number, format_operand, token_label
 from peasy.worked.solver import WorkedExample, WorkedStep
@@ -11,8 +11,7 @@ _MASKED_SIGN = "x"
 """Sign for a masked cell."""
 
 
-@dataclass(frozen=True)
-class SymbolTable:
+class SymbolTable(Record):
     """Table of symbols; `name` is its step."""
 
     name: str
@@ -23,8 +22,7 @@ class SymbolTable:
     column_axis: str = "k"
 
 
-@dataclass(frozen=True)
-class SymbolicExample:
+class SymbolicExample(Record):
     """Symbolic tables, and the sum of each row: of attention q*k, weights and weights times v."""
 
     tables: tuple[SymbolTable, ...]

@@ -7,9 +7,10 @@ numbers differ by a unit (percent, thousands), a link that does not hold is left
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
+from peasy.parameters import Record
 from peasy.worked.checking.cell import (
     NumberArray,
     WrittenNumber,
@@ -63,8 +64,7 @@ _UNIT = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Calculation:
+class Calculation(Record):
     """One link of a chain of equals signs: its line, both sides as written, and whether its ends are certain."""
 
     line: int

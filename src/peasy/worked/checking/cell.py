@@ -10,13 +10,13 @@ import math
 import operator
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache, reduce
 from itertools import chain, product
 from typing import NoReturn
 
 from peasy.errors import InvalidInput
+from peasy.parameters import Record
 
 MAX_CELL_LENGTH = 200
 """Maximum length of a cell in characters."""
@@ -33,8 +33,7 @@ class CellMark(Enum):
     UNREADABLE = "unreadable"
 
 
-@dataclass(frozen=True)
-class WrittenNumber:
+class WrittenNumber(Record):
     """Written number: every value from `low` to `high` rounds to it. `decimals` is None if exact."""
 
     value: float
@@ -80,8 +79,7 @@ class WrittenNumber:
         return WrittenNumber(self.value * factor, self.low * factor, self.high * factor, decimals)
 
 
-@dataclass(frozen=True)
-class SymbolicTerm:
+class SymbolicTerm(Record):
     """Symbolic product with an optional number before it: `0.4*v_0`, `q_3*k_2`."""
 
     factor: WrittenNumber | None

@@ -9,12 +9,13 @@ followed as written: a cell that agrees only with that `follows` from the mistak
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 
 import numpy as np
 
 from peasy.errors import InvalidInput, PeasyError
+from peasy.parameters import Record
 from peasy.worked.attention_graph import FormulaSettings, attention_graph, given_matrices
 from peasy.worked.checking import verdict as judging
 from peasy.worked.checking.cell import CellContent, CellMark, WrittenNumber
@@ -60,8 +61,7 @@ _COARSE = 20.0
 """A table is too coarse to be judged in its last digits if this many different numbers would be right in each cell."""
 
 
-@dataclass(frozen=True)
-class CheckedCell:
+class CheckedCell(Record):
     """One cell: written text, expected value (None if known only from a mistaken table), verdict and reason."""
 
     table: str
@@ -77,8 +77,7 @@ class CheckedCell:
     """Number that was read, in percent divided by 100; NaN if there is none."""
 
 
-@dataclass(frozen=True)
-class CheckedTable:
+class CheckedTable(Record):
     """Written table with a verdict and a reason for each cell.
 
     A verdict is "" for a cell that cannot be checked and "blank" for a cell without an answer.
@@ -103,16 +102,14 @@ class CheckedTable:
         return sum(verdict in ("right", "truncated", "follows") for verdict in verdicts), len(verdicts)
 
 
-@dataclass(frozen=True)
-class UnreadTable:
+class UnreadTable(Record):
     """Table, or cell of a table, that was not read, and why."""
 
     table: str
     reason: str
 
 
-@dataclass(frozen=True)
-class CheckedExample:
+class CheckedExample(Record):
     """Result of checking all written tables of an example.
 
     `remarks` say how tables were read: a recognised name, percent without sign, numbers too coarse to judge by.

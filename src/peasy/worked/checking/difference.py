@@ -5,11 +5,11 @@ compared directly: a constant factor, a transposed table, softmax over the other
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from peasy.formula.normalise import softmax
+from peasy.parameters import Record
 from peasy.worked.checking.checker import TableChecker
 from peasy.worked.checking.step_aliases import table_caption
 from peasy.worked.checking.table import AlignedTable, align_table
@@ -19,8 +19,7 @@ from peasy.worked.label import format_number
 _CLOSE = 1e-9
 
 
-@dataclass(frozen=True)
-class TableDifference:
+class TableDifference(Record):
     """One table in both solutions: whether it agrees, the largest difference, and what explains it."""
 
     table: str
@@ -29,8 +28,7 @@ class TableDifference:
     reasons: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class _Numbers:
+class _Numbers(Record):
     """Numbers of a table with half a unit of their last decimal, and the checker of their solution."""
 
     values: np.ndarray

@@ -6,12 +6,12 @@ table as it was written. Both come from the same graph of steps, evaluated on in
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
 
 from peasy.errors import InvalidInput, PeasyError
+from peasy.parameters import Record
 from peasy.worked.graph import GraphNode, Route
 from peasy.worked.intervals import Interval
 from peasy.worked.label import format_number
@@ -23,8 +23,7 @@ _KEPT_DIGITS = 0.1
 """Share of half a unit by which a number may differ that was kept on a calculator with one more digit than written."""
 
 
-@dataclass(frozen=True)
-class TableReading:
+class TableReading(Record):
     """One reading of a table: `point` are its numbers as shown, `bounds` all that they may be.
 
     `clean` if it contains no mistake; else `written` is the table whose mistake it contains, if it is that table.

@@ -7,7 +7,6 @@ name are the inputs' names. Slips of attention that need other tables are functi
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import chain, permutations
 from typing import Any
 
@@ -17,6 +16,7 @@ from peasy.errors import InvalidInput
 from peasy.formula.activations import FUNCTIONS
 from peasy.formula.masks import position_distances
 from peasy.formula.normalise import NORMALISATIONS
+from peasy.parameters import Record
 from peasy.worked import losses, operations, position_steps, updates
 from peasy.worked.graph import Step
 from peasy.worked.label import format_number, format_operand
@@ -29,8 +29,7 @@ Show = Callable[[int, int], str]
 _SOFTMAX = Normalise(NORMALISATIONS["softmax"])
 
 
-@dataclass(frozen=True)
-class Slip:
+class Slip(Record):
     """Named mistake: its description, the table it gives, and the arithmetic of one cell ("" if there is none)."""
 
     description: str
@@ -50,8 +49,7 @@ def recomputed(description: str, step: Step, *inputs: np.ndarray) -> Slip:
     return Slip(description, values, lambda i, j: step.summary(i, j, inputs))
 
 
-@dataclass(frozen=True)
-class StepPlace:
+class StepPlace(Record):
     """Step of a node with the values and names of its inputs; `tables` are all right numbers, by node."""
 
     node: str

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from peasy.errors import InvalidInput, did_you_mean
+from peasy.parameters import Record
 from peasy.worked.attention_graph import head_name
 from peasy.worked.checking.cell import CellContent, CellMark, WrittenNumber, read_or_mark
 from peasy.worked.checking.step_aliases import BIASES, CAPTIONS, PER_HEAD, PROJECTIONS, parse_caption, table_caption
@@ -39,8 +40,7 @@ _FLOAT32_DECIMALS, _FLOAT32_TOLERANCE = 7, 2e-6
 """Decimals from which on a number may come from a float32 array, and its relative error after softmax."""
 
 
-@dataclass(frozen=True)
-class RowFinding:
+class RowFinding(Record):
     """Mistake of a whole row: its length, its sum, or values out of range."""
 
     table: str

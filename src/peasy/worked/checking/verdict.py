@@ -7,11 +7,12 @@ A number is compared with all readings of its table. Symbolic cells are `q_3*k_2
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 
+from peasy.parameters import Record
 from peasy.worked.checking.cell import FLOAT_TOLERANCE, CellContent, CellMark, SymbolicTerm, WrittenNumber, read_or_mark
 from peasy.worked.checking.readings import TableReading
 from peasy.worked.checking.slips import explain_cell
@@ -31,8 +32,7 @@ _ONE = WrittenNumber(1.0, 1.0, 1.0, None)
 _INDEX_IN_TEXT = re.compile(r"\b[qkvQKV]_?\{?(\d+)")
 
 
-@dataclass(frozen=True)
-class CellVerdict:
+class CellVerdict(Record):
     """Verdict on a cell with the expected value (None if known only from a mistaken table) and the reason.
 
     `choices` is the number of different texts of the same decimals that would have been right: 1 if it is exact.
@@ -115,8 +115,7 @@ def judge_masked(
     )
 
 
-@dataclass(frozen=True)
-class SymbolIndexing:
+class SymbolIndexing(Record):
     """Index convention of an author: `first` is the index of the first token (q_0 or q_1)."""
 
     first: int

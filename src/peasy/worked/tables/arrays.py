@@ -5,8 +5,8 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from peasy.parameters import Record
 from peasy.worked.checking.step_aliases import parse_caption
 
 _MAX_TEXT = 400_000
@@ -29,8 +29,7 @@ _CAPTION_LINES = 6
 """Number of lines above an array that are searched for its name."""
 
 
-@dataclass(frozen=True)
-class PrintedArray:
+class PrintedArray(Record):
     """Array found in a text: candidate captions, nearest first, and its rows; `is_vector` if it has one axis.
 
     `is_output` if it stands at the start of a line, as a program prints it; `start` is its place in the text.

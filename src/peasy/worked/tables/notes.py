@@ -3,12 +3,12 @@
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from peasy import config
 from peasy.errors import InvalidInput, NotFound, did_you_mean
+from peasy.parameters import Record
 from peasy.worked.checking.calculations import find_calculations
 from peasy.worked.checking.recognition import recognise
 from peasy.worked.example import Example, library_files
@@ -34,8 +34,7 @@ _SCALE = re.compile(r"sqrt|√|scal|d_\{?k|d_key|\bdk\b|head_dim|\*\*\s*-?0\.5|/
 """Signs that a text divides scores by √d_k."""
 
 
-@dataclass(frozen=True)
-class Notes:
+class Notes(Record):
     """Tables of a document. Each part has its own tokens, inputs and settings; most notes have one part."""
 
     title: str

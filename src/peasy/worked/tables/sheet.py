@@ -11,6 +11,7 @@ from peasy.config import JsonDict
 from peasy.errors import InvalidInput, did_you_mean
 from peasy.formula.normalise import NORMALISATIONS
 from peasy.formula.scoring import SCORINGS
+from peasy.parameters import Record
 from peasy.worked.checking.cell import CellMark, WrittenNumber, read_cell, read_number, read_or_mark
 from peasy.worked.checking.step_aliases import parse_caption
 from peasy.worked.checking.table import KEY_COLUMNS, KEY_ROWS, UNKNOWN_ROW, split_totals
@@ -222,8 +223,7 @@ def _is_column(caption: str, cells: Sequence[Sequence[str]]) -> bool:
     return len(cells) > 1 and all(len(row) == 1 for row in cells) and bool(re.fullmatch(r"[\s$]*[qkvxz]\s*", caption))
 
 
-@dataclass(frozen=True)
-class Variable:
+class Variable(Record):
     """Variable of a program as a table: its step, a number in its name, and whether it is stored transposed."""
 
     step: str

@@ -41,7 +41,7 @@ class CheckResult(Result):
     @property
     def passed(self) -> bool | None:
         """False if something is wrong; None if nothing is wrong but not everything was read; else True."""
-        return all_passed(self._all_parts)
+        return all_passed(part.passed for part in self._all_parts)
 
     @property
     def verdict(self) -> str:
@@ -95,7 +95,7 @@ class CheckFilesResult(Result):
     @property
     def passed(self) -> bool | None:
         """False if something is wrong in a file; None if nothing is wrong but not everything was read; else True."""
-        passed = all_passed(result for _, result in self.results)
+        passed = all_passed(result.passed for _, result in self.results)
         return None if passed and self.failures else passed
 
     @property

@@ -25,11 +25,9 @@ from peasy.formula.scoring import SCORINGS, Scoring
 from peasy.formula.step import D_KEY, D_VALUE, KEY, QUERY, Array, FormulaStep, Namespace, Steps
 
 CONTRIBUTIONS = FormulaStep(
-    "contributions",
-    r"a_{ij} v_j",
-    "The contribution of each key to each query: its weight times its value.",
+    "contributions", r"a_{ij} v_j", "The contribution of each key to each query: its weight times its value.",
     (QUERY, KEY, D_VALUE),
-)
+)  # fmt: skip
 
 
 class AttentionSteps(Steps):

@@ -30,11 +30,9 @@ W_K = FormulaStep("w_k", "W_K", "The key projection.", (D_MODEL, D_KEY))
 W_V = FormulaStep("w_v", "W_V", "The value projection.", (D_MODEL, D_VALUE))
 W_O = FormulaStep("w_o", "W^O", "The output projection, which mixes the heads.", (D_CONCAT, D_OUTPUT))
 CONCAT = FormulaStep(
-    "concat",
-    r"\operatorname{Concat}(\text{head}_1, \dots, \text{head}_h)",
-    "The contexts of all heads, concatenated.",
-    (QUERY, D_CONCAT),
-)
+    "concat", r"\operatorname{Concat}(\text{head}_1, \dots, \text{head}_h)",
+    "The contexts of all heads, concatenated.", (QUERY, D_CONCAT),
+)  # fmt: skip
 OUTPUT = FormulaStep("output", r"%s W^O", "The output projection of the context.", (QUERY, D_OUTPUT))
 
 

@@ -57,17 +57,14 @@ NORMALISATIONS = {
     normalisation.name: normalisation
     for normalisation in (
         Normalisation(
-            "softmax",
-            r"\operatorname{softmax}\left(%s\right)",
+            "softmax", r"\operatorname{softmax}\left(%s\right)",
             "Softmax: e to the power of each score, divided by the sum of the row, so that each row sums to 1.",
             softmax,
         ),
         Normalisation(
-            "sum",
-            r"\frac{%s}{\text{sum of its row}}",
-            "Each score is divided by the sum of its row, so that each row sums to 1.",
-            _divide_by_sum,
+            "sum", r"\frac{%s}{\text{sum of its row}}",
+            "Each score is divided by the sum of its row, so that each row sums to 1.", _divide_by_sum,
         ),
         Normalisation("none", "%s", "The scores are used as weights; rows need not sum to 1.", _unmasked_scores),
     )
-}
+}  # fmt: skip

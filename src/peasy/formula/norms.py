@@ -12,29 +12,17 @@ _X = FormulaStep("x", "x", "The input vectors, one row each.", (TIME, D_MODEL))
 _LAYER_NORM = (
     _X,
     FormulaStep("mean", r"\mu = \frac{1}{d} \sum_i x_i", "The mean of each vector.", (TIME,)),
-    FormulaStep(
-        "variance",
-        r"\sigma^2 = \frac{1}{d} \sum_i (x_i - \mu)^2",
-        "The mean squared deviation from the mean of each vector.",
-        (TIME,),
-    ),
-    FormulaStep(
-        "normalised",
-        r"\hat{x} = \frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}}",
-        "Each vector has mean 0 and variance 1.",
-        (TIME, D_MODEL),
-    ),
-)
+    FormulaStep("variance", r"\sigma^2 = \frac{1}{d} \sum_i (x_i - \mu)^2",
+                "The mean squared deviation from the mean of each vector.", (TIME,)),
+    FormulaStep("normalised", r"\hat{x} = \frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}}",
+                "Each vector has mean 0 and variance 1.", (TIME, D_MODEL)),
+)  # fmt: skip
 _RMS_NORM = (
     _X,
     FormulaStep("mean_square", r"\frac{1}{d} \sum_i x_i^2", "The mean square of each vector.", (TIME,)),
-    FormulaStep(
-        "normalised",
-        r"\hat{x} = \frac{x}{\sqrt{\frac{1}{d} \sum_i x_i^2 + \epsilon}}",
-        "Each vector is divided by its root mean square; the mean is not subtracted.",
-        (TIME, D_MODEL),
-    ),
-)
+    FormulaStep("normalised", r"\hat{x} = \frac{x}{\sqrt{\frac{1}{d} \sum_i x_i^2 + \epsilon}}",
+                "Each vector is divided by its root mean square; the mean is not subtracted.", (TIME, D_MODEL)),
+)  # fmt: skip
 
 
 def layer_norm(

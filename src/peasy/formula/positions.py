@@ -24,47 +24,30 @@ from peasy.formula.step import (
 
 _ANGLES = (
     FormulaStep("position", "p", "The position of each token, counted from 0.", (TIME,)),
-    FormulaStep(
-        "frequency",
-        r"\omega_i = b^{-2i/d}",
-        "How fast each pair of dimensions rotates: the first fastest, the last slowest.",
-        (PAIR,),
-    ),
-    FormulaStep(
-        "angle",
-        r"p \omega_i",
-        "The rotation angle of each pair at each position: position times frequency.",
-        (TIME, PAIR),
-    ),
+    FormulaStep("frequency", r"\omega_i = b^{-2i/d}",
+                "How fast each pair of dimensions rotates: the first fastest, the last slowest.", (PAIR,)),
+    FormulaStep("angle", r"p \omega_i",
+                "The rotation angle of each pair at each position: position times frequency.", (TIME, PAIR)),
     FormulaStep("cosine", r"\cos(p \omega_i)", "The factor of each element itself.", (TIME, PAIR)),
     FormulaStep("sine", r"\sin(p \omega_i)", "The factor of the other element of its pair.", (TIME, PAIR)),
-)
+)  # fmt: skip
 _ENCODING = FormulaStep(
-    "encoding",
-    r"\sin(p \omega_i),\; \cos(p \omega_i)",
-    "The sine and the cosine of each angle: nearby positions get similar vectors.",
-    (TIME, D_MODEL),
-)
+    "encoding", r"\sin(p \omega_i),\; \cos(p \omega_i)",
+    "The sine and the cosine of each angle: nearby positions get similar vectors.", (TIME, D_MODEL),
+)  # fmt: skip
 _UNROTATED = FormulaStep("x", "x", "The queries or keys before rotation.", (TIME, D_KEY))
 _ROTATED = (
     FormulaStep("rotated_90", r"\tilde{x}", "Each pair rotated by 90 degrees: (a, b) becomes (-b, a).", (TIME, D_KEY)),
-    FormulaStep(
-        "rotated",
-        r"x \cos(p \omega) + \tilde{x} \sin(p \omega)",
-        "Each pair rotated by its angle; dot products then depend only on the distance between two tokens.",
-        (TIME, D_KEY),
-    ),
-)
+    FormulaStep("rotated", r"x \cos(p \omega) + \tilde{x} \sin(p \omega)",
+                "Each pair rotated by its angle; dot products then depend only on the distance between two tokens.",
+                (TIME, D_KEY)),
+)  # fmt: skip
 _ALIBI = (
     FormulaStep("slope", "m_h", "How strongly each head penalises distance.", (HEAD,)),
     FormulaStep("distance", r"\lvert i - j \rvert", "The distance between query and key, in positions.", (QUERY, KEY)),
-    FormulaStep(
-        "bias",
-        r"-m_h \lvert i - j \rvert",
-        "What is added to each score: minus slope times distance.",
-        (HEAD, QUERY, KEY),
-    ),
-)
+    FormulaStep("bias", r"-m_h \lvert i - j \rvert", "What is added to each score: minus slope times distance.",
+                (HEAD, QUERY, KEY)),
+)  # fmt: skip
 
 
 Count = Annotated[int, Ge(1), Le(1 << 24)]

@@ -33,7 +33,9 @@ def font_face(text: str) -> str:
 @cache
 def _woff_subset(characters: frozenset[str]) -> bytes:
     """Return the shipped font as WOFF, with the outlines of these characters (and of their parts) alone."""
-    tables = _read_tables()
+    data = Path(__file__).with_name("fonts").joinpath("DejaVuSans.ttf").read_bytes()
+    entries = (struct.unpack_from(">4sIII", data, 12 + 16 * number) for number in range(int.from_bytes(data[4:6])))
+    tables = {tag: data[offset : offset + length] for tag, _, offset, length in entries if tag in _TABLES}
     count = len(tables[b"loca"]) // 4
     offsets, outlines = struct.unpack(f">{count}I", tables[b"loca"]), tables[b"glyf"]
     glyphs = {code: glyph for code, glyph in _character_map(tables[b"cmap"]).items() if chr(code) in characters}
@@ -53,13 +55,6 @@ def _woff_subset(characters: frozenset[str]) -> bytes:
     cmap = struct.pack(">HHHHIHHIII", 0, 1, 3, 10, 12, 12, 0, 16 + len(groups), 0, len(glyphs)) + groups
     changed = {b"glyf": bytes(glyf), b"loca": struct.pack(f">{count}I", *loca), b"hmtx": bytes(widths), b"cmap": cmap}
     return _pack_woff(tables | changed | _NO_NAMES)
-
-
-@cache
-def _read_tables() -> dict[bytes, bytes]:
-    data = Path(__file__).with_name("fonts").joinpath("DejaVuSans.ttf").read_bytes()
-    entries = (struct.unpack_from(">4sIII", data, 12 + 16 * number) for number in range(int.from_bytes(data[4:6])))
-    return {tag: data[offset : offset + length] for tag, _, offset, length in entries if tag in _TABLES}
 
 
 def _character_map(cmap: bytes) -> dict[int, int]:

@@ -13,6 +13,9 @@ from peasy.render.svg_layout import BOLD_WIDTH_FACTOR, SvgFragment, rect_at, tex
 from peasy.views import document as doc
 from peasy.views.document import Document, DocumentPart, Heading
 
+_DRAWN_TONES = ("main", "good", "bad")
+"""Paragraphs that are drawn beside figures: a verdict belongs to them."""
+
 _MAX_WIDTH = 1000
 _LINE_LENGTH = 120
 _MARGIN, _PADDING, _GAP, _HEADING_HEIGHT = 20, 14, 34, 26
@@ -133,11 +136,7 @@ def _fragment(part: DocumentPart, document: Document, with_text: bool) -> SvgFra
             return figures_svg.cache_fragment(part)
         case doc.Table():
             return heatmap.table_fragment(part, document)
-        case doc.Paragraph(text, tone) if with_text or tone in {
-            "main",
-            "good",
-            "bad",
-        }:  # a verdict belongs to its figures
+        case doc.Paragraph(text, tone) if with_text or tone in _DRAWN_TONES:
             piece = svg_layout.text_fragment(wrap(part.sign + sanitize.one_line(text), _LINE_LENGTH))
             return replace(piece, ends_line=tone == "main")
         case doc.Arithmetic(title, lines):

@@ -15,7 +15,9 @@ _SYMBOLS: dict[str, str] = _TABLES["symbols"]
 LETTERS: dict[str, str] = _TABLES["letters"]
 _ACCENTS: dict[str, str] = _TABLES["accents"]
 
-_TOKEN = re.compile(r"\\[A-Za-z]+|\\.|\s+|\d+(?:\.\d+)?|.", re.DOTALL)
+_TEXT_KINDS = {"operatorname": "function", "text": "mtext", "mathrm": "mtext"}
+_TEXT = r"\\(?:operatorname|text|mathrm)\s*\{(?:[^\\{}$%#&~^_]|\\[_%&#$ -])*\}"
+_TOKEN = re.compile(rf"{_TEXT}|\\[A-Za-z]+|\\.|\d+(?:\.\d+)?|\S", re.DOTALL)
 
 
 class UnknownTeX(ValueError):
@@ -44,65 +46,46 @@ _LEAVES = {
 
 def parse(tex: str) -> _TexNode:
     """Parse a formula into a tree."""
-    return _TexParser(tex).row(until=None)
+    return _TexParser(tex).row()
 
 
 class _TexParser:
     def __init__(self, tex: str) -> None:
         self.tex = tex
-        self.tokens = _TOKEN.findall(tex)
-        self.position = 0
+        self.tokens = _TOKEN.findall(tex)[::-1]
 
     def error(self, what: str) -> UnknownTeX:
         return UnknownTeX(f"{what} in {self.tex!r}")
 
-    def peek(self) -> str | None:
-        return self.tokens[self.position] if self.position < len(self.tokens) else None
+    @property
+    def next(self) -> str:
+        return self.tokens[-1] if self.tokens else ""
 
     def advance(self) -> str:
-        token = self.peek()
-        if token is None:
+        if not self.tokens:
             raise self.error("the formula ends too early")
-        self.position += 1
-        return token
+        return self.tokens.pop()
 
-    def skip_space(self) -> None:
-        while (token := self.peek()) is not None and token.isspace():
-            self.position += 1
-
-    def row(self, until: str | None) -> _TexNode:
-        """Parse everything up to and including `until`."""
+    def row(self, until: str = "") -> _TexNode:
+        """Parse everything up to and including `until`, or to the end."""
         items: list[_TexNode] = []
-        while True:
-            self.skip_space()
-            token = self.peek()
-            if token is None and until is None:
-                break
-            if token == until:
-                self.advance()
-                break
-            if token in {"}", r"\right", "&", r"\\"}:
-                raise self.error(f"unmatched {token}")
+        while self.next != until:
+            if self.next in {"}", r"\right", "&", r"\\"}:
+                raise self.error(f"unmatched {self.next}")
             items.append(self.scripted())
+        if until:
+            self.advance()
         return items[0] if len(items) == 1 else _TexNode("row", "", tuple(items))
 
     def scripted(self) -> _TexNode:
-        base = _TexNode("row") if self.peek() in {"_", "^"} else self.atom()
+        base = _TexNode("row") if self.next in {"_", "^"} else self.atom()
         scripts: dict[str, _TexNode] = {}
-        while True:
-            self.skip_space()
-            mark = self.peek()
-            if mark not in {"_", "^"}:
-                break
+        while self.next in {"_", "^"}:
+            mark = self.advance()
             if mark in scripts:
                 raise self.error(f"two {mark} after one node")
-            self.advance()
-            scripts[mark] = self.argument()
+            scripts[mark] = self.atom()
         return _TexNode("scripts", "", (base, scripts.get("_"), scripts.get("^"))) if scripts else base
-
-    def argument(self) -> _TexNode:
-        self.skip_space()
-        return self.atom()
 
     def atom(self) -> _TexNode:
         token = self.advance()
@@ -122,39 +105,25 @@ class _TexParser:
         if name in _LEAVES:
             return _LEAVES[name]
         if name in _ACCENTS:
-            return _TexNode("accent", _ACCENTS[name], (self.argument(),))
+            return _TexNode("accent", _ACCENTS[name], (self.atom(),))
+        kind, _, text = name.partition("{")
+        if text:
+            return _TexNode(_TEXT_KINDS[kind.strip()], re.sub(r"\\(.)", r"\1", text[:-1]))
         match name:
             case "frac" | "tfrac":
-                return _TexNode("frac", "", (self.argument(), self.argument()))
+                return _TexNode("frac", "", (self.atom(), self.atom()))
             case "sqrt":
-                return _TexNode("sqrt", "", (self.argument(),))
-            case "operatorname" | "text" | "mathrm":
-                return _TexNode("function" if name == "operatorname" else "mtext", self.text_group())
+                return _TexNode("sqrt", "", (self.atom(),))
             case "mathbf" | "big":
-                return self.argument()
-            case "big" | "Big":
+                return self.atom()
+            case "Big":
                 return _TexNode("mo", self.delimiter())
             case "left":
                 opened, inner = self.delimiter(), self.row(until=r"\right")
                 return _TexNode("row", "", (_TexNode("fence", opened), inner, _TexNode("fence", self.delimiter())))
         raise self.error(f"the unknown command \\{name}")
 
-    def text_group(self) -> str:
-        """Parse text in braces, character by character."""
-        self.skip_space()
-        if self.advance() != "{":
-            raise self.error("text without braces")
-        characters = []
-        while (token := self.advance()) != "}":
-            if token.startswith("\\") and token[1:] not in {"_", "%", "&", "#", "$", " ", "-"}:
-                raise self.error(f"the command {token} inside text")
-            if token in {"{", "$", "%", "#", "&", "~", "^", "_"}:
-                raise self.error(f"the character {token!r} inside text")
-            characters.append(token.removeprefix("\\"))
-        return "".join(characters)
-
     def delimiter(self) -> str:
-        self.skip_space()
         token = self.advance()
         delimiter = _SYMBOLS.get(token[1:]) if token.startswith("\\") else token
         if delimiter is None or delimiter not in set("()[]{}|.⟨⟩‖⌊⌋⌈⌉"):

@@ -1,7 +1,6 @@
 """Checked hand calculations as a document: verdict, findings with reasons, and the marked tables."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol
 
 from peasy.views.document import Arithmetic, Document, DocumentPart, Heading, Matrix, Paragraph, Table, pluralize
 from peasy.worked.checking import CheckedCell, CheckedExample, CheckedTable
@@ -20,7 +19,8 @@ _MISSING_SCALE_HINT = (
 
 def check_document(title: str, parts: Sequence[CheckedExample]) -> Document:
     """Document of the check results."""
-    tone = _TONES[all_passed(parts)] if any(part.cells or part.rows for part in parts) else "plain"
+    is_checked = any(part.cells or part.rows for part in parts)
+    tone = _TONES[all_passed(part.passed for part in parts)] if is_checked else "plain"
     shown: list[DocumentPart] = [Paragraph(verdict_sentence(parts), tone), *_notes(parts)]
     for part in parts:
         findings = list(_findings(part))
@@ -52,7 +52,7 @@ def files_document(
 ) -> Document:
     """Document of many files: a summary with points, the most common mistakes, then the findings of each file."""
     rows = [
-        (name, _OUTCOMES[all_passed(parts)], f"{got} / {of}", verdict_sentence(parts))
+        (name, _OUTCOMES[all_passed(part.passed for part in parts)], f"{got} / {of}", verdict_sentence(parts))
         for name, parts, (got, of) in files
     ]
     rows += [(name, "not readable", "", reason) for name, reason in failures]
@@ -80,14 +80,9 @@ _OUTCOMES = {True: "no mistakes", False: "mistakes", None: "not read in full"}
 _TONES: dict[bool | None, str] = {True: "good", False: "bad", None: "plain"}
 
 
-class _Checked(Protocol):
-    @property
-    def passed(self) -> bool | None: ...
-
-
-def all_passed(parts: Iterable[_Checked]) -> bool | None:
-    """Return False if a part is wrong; None if nothing is wrong but not everything was read; else True."""
-    outcomes = [part.passed for part in parts]
+def all_passed(verdicts: Iterable[bool | None]) -> bool | None:
+    """Return False if something is wrong; None if nothing is wrong but not everything was read; else True."""
+    outcomes = set(verdicts)
     return False if False in outcomes else None if None in outcomes else True
 
 

@@ -270,25 +270,21 @@ def chain_document(worked: WorkedExample, chain: GradientChain, decimals: int) -
     numbers = (more, less, (more - less) / (2 * NUDGE), chain.value)
     more_text, less_text, rate, value = (format_number(number, 8) for number in numbers)
     last = chain.steps[-1]
+    gradients: list[doc.DocumentPart] = []
+    for number, step in enumerate(chain.steps, start=1):
+        marks = frozenset({(chain.row, chain.column)} if step is last else ())
+        gradients += [doc.Heading(step.name, number), replace(step_matrix(worked, step, decimals), marks=marks)]
     parts: list[doc.DocumentPart] = [
         doc.Paragraph(f"How much does the loss change with {where}? From the loss back to it, each gradient follows "
                       "from the one before."),
         doc.Paragraph(" → ".join(step.name for step in chain.steps)),
-        *_chain_steps(worked, chain, decimals),
+        *gradients,
         doc.Heading("The number itself"),
         arithmetic_part(arithmetic(worked, last.name, chain.row, chain.column, decimals)),
         doc.Paragraph(f"Check: with {NUDGE:g} more in {where} the loss is {more_text}, with as much less {less_text}: "
                       f"({more_text} - {less_text}) / {2 * NUDGE:g} = {rate}. The gradient is {value}.", "note"),
     ]  # fmt: skip
     return doc.Document(f"{_example_title(worked)}: {chain.title}", tuple(parts), decimals)
-
-
-def _chain_steps(worked: WorkedExample, chain: GradientChain, decimals: int) -> Iterator[doc.DocumentPart]:
-    for number, step in enumerate(chain.steps, start=1):
-        yield doc.Heading(step.name, number)
-        is_last = step is chain.steps[-1]
-        matrix = step_matrix(worked, step, decimals)
-        yield replace(matrix, marks=frozenset({(chain.row, chain.column)})) if is_last else matrix
 
 
 def _has_no_projections(worked: WorkedExample) -> bool:

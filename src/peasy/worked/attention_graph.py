@@ -42,7 +42,6 @@ _NORM_INPUTS = {
     for part, symbol, what in (("gain", r"\gamma", "factor"), ("bias", r"\beta", "bias"))
 }
 _FREQUENCY = FormulaStep("frequency", r"\omega", "How fast each pair of columns is turned.", (_BIAS_ROW, "pair"))
-_POSITION_BIAS = FormulaStep("position_bias", "B", "The bias of each distance, by position.", ("query", "key"))
 EXTRA_MATRICES = ("sinks", "frequency", *_NORM_INPUTS)
 """Given matrices of attention in a network besides projections and their biases."""
 _PROJECTED = {"query": "q", "key": "k", "value": "v"}
@@ -242,7 +241,11 @@ class _GraphBuilder:
         by_width = [(scale, ["scores", side]) for side in ("key", "query")]  # both have the same width
         any_width = [(scale, ["scores"])] if settings.scoring.scale(4) == 1 or settings.scale is not None else []
         yield node("scaled", *by_width, *any_width)
-        mask = Mask(settings.attention_mask, self._bias(head))
+        bias = settings.bias
+        if self.example.positions == "alibi":
+            sloped = alibi(heads, len(self.example.tokens), len(self.example.keys)).bias[head]
+            bias = sloped if bias is None else sloped + bias
+        mask = Mask(settings.attention_mask, bias)
         by_position = head_name("position_bias", head + 1 if heads > 1 else 0) in self.present
         yield node("position_bias", listed=by_position)
         inputs = ["scaled", *(["position_bias"] if by_position else [])]
@@ -257,13 +260,6 @@ class _GraphBuilder:
             yield node("weights", (Normalise(settings.normalise), ["masked"]))
         yield node("context", (op.Project("weights · values", ("weights", "value")), ["weights", "value"]))
 
-    def _bias(self, head: int) -> np.ndarray | None:
-        """Return what is added to the scores of a head: the bias of the example, and that of ALiBi."""
-        if self.example.positions != "alibi":
-            return self.settings.bias
-        sloped: np.ndarray = alibi(self.example.heads, len(self.example.tokens), len(self.example.keys)).bias[head]
-        return sloped if self.settings.bias is None else sloped + self.settings.bias
-
 
 _AUXILIARY = {
     "key_transposed": FormulaStep("key_transposed", r"K^{\top}", "The keys, one column each.", ("d_key", "key")),
@@ -272,7 +268,7 @@ _AUXILIARY = {
     "key_angles": FormulaStep("key_angles", r"p \omega_i", "Position times frequency.", ("key", "pair")),
     "rotated_query": FormulaStep("rotated_query", r"R_p Q", "Each pair turned by its angle.", ("query", D_KEY)),
     "rotated_key": FormulaStep("rotated_key", r"R_p K", "Each pair turned by its angle.", ("key", D_KEY)),
-    "position_bias": _POSITION_BIAS,
+    "position_bias": FormulaStep("position_bias", "B", "The bias of each distance, by position.", ("query", "key")),
     "sums": FormulaStep("sums", r"\sum_j e^{x_j}", "The sum of the powers in each row.", ("query", "sum")),
 }
 """Captions of nodes that are not steps of the formula itself."""

@@ -214,7 +214,12 @@ class GraphBuilder:
         """
         names, axes = dict(bound), {}
         for inner, axis in ((next(iter(bound)), "query"), (list(bound)[-1], "key")):
-            axes[axis] = self._labelled_axis(axis, bound[inner])
+            labels = self.row_labels(bound[inner])
+            other = f"{self.nodes[bound[inner]].caption.axes[-2]}_{axis}"  # several token lists have several names
+            is_free = (
+                tuple(self.labels.setdefault(axis, labels)) == labels or self.labels.setdefault(other, labels) != labels
+            )
+            axes[axis] = axis if is_free else other
         for name, node in graph.nodes.items():
             if name in bound:
                 continue
@@ -232,17 +237,13 @@ class GraphBuilder:
                 self._insert(replace(node, listed=node.listed and self.listed))
         return names
 
-    def _labelled_axis(self, axis: str, node: str) -> str:
-        """Return the name of an axis that has the labels of a node's rows; several token lists have several names."""
-        labels = self.row_labels(node)
-        known = self.labels.setdefault(axis, labels)
-        other = f"{self.nodes[node].caption.axes[-2]}_{axis}"
-        return axis if tuple(known) == labels else other if self.labels.setdefault(other, labels) else axis
-
     def backward(self, loss: str, wanted: Iterable[str] | None = None) -> dict[str, str]:
         """Add the gradients of all nodes between `wanted` (else all given ones) and the loss; return them by node."""
         wanted = list(self.parameters if wanted is None else wanted)
-        depends = self._dependents(wanted)
+        depends = set(wanted)  # nodes that depend on any of them
+        for name, node in self.nodes.items():
+            if any(parent in depends for route in node.routes[:1] for parent in route.inputs):
+                depends.add(name)
         pending: dict[str, list[tuple[str, Route]]] = defaultdict(list)
         ones = Constant(np.ones_like(self.values[loss]), "The gradient of the loss with respect to itself is 1.",
                         self.nodes[loss].caption.axes[-2:])  # fmt: skip
@@ -259,14 +260,6 @@ class GraphBuilder:
                     if contribution is not None:
                         pending[parent].append((name, contribution))
         return gradients
-
-    def _dependents(self, sources: Iterable[str]) -> set[str]:
-        """Return the nodes that depend on any of `sources`, with these."""
-        found = set(sources)
-        for name, node in self.nodes.items():
-            if any(parent in found for route in node.routes[:1] for parent in route.inputs):
-                found.add(name)
-        return found
 
     def _add_gradient(self, name: str, contributions: list[tuple[str, Route]]) -> str:
         """Add the gradient of a node: one contribution, or the sum over all nodes that use it."""

@@ -2,6 +2,8 @@
 
 import re
 
+import numpy as np
+
 from peasy.errors import InvalidInput, NotFound, UsageError
 from peasy.parameters import Record
 from peasy.worked.builder import related_name
@@ -60,15 +62,12 @@ def follow(worked: WorkedExample, target: str) -> GradientChain:
     steps = tuple(worked.step(name) for name in names if name in wanted)
     loss = next(name for name in names if related_name("d", name) == steps[0].name)
     value = float(steps[-1].values[row, column])
-    less, more = (_nudged_loss(worked, node, row, column, loss, change) for change in (-NUDGE, NUDGE))
-    return GradientChain(node, row, column, steps, value, loss, (less, more))
-
-
-def _nudged_loss(worked: WorkedExample, node: str, row: int, column: int, loss: str, change: float) -> float:
-    nudged = worked.values[node].copy()
-    nudged[row, column] += change
     given = {name: worked.values[name] for name, other in worked.graph.nodes.items() if not other.routes}
-    return float(worked.graph.evaluate(given | {node: nudged})[loss][0, 0])
+    change = np.zeros((rows, columns))
+    change[row, column] = NUDGE
+    nudged = (worked.values[node] - change, worked.values[node] + change)
+    less, more = (float(worked.graph.evaluate(given | {node: values})[loss][0, 0]) for values in nudged)
+    return GradientChain(node, row, column, steps, value, loss, (less, more))
 
 
 def _find_node(worked: WorkedExample, text: str) -> str:

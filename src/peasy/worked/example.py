@@ -24,8 +24,9 @@ ScoringName = Literal["dot", "cosine", "scaled-dot"]
 NormalisationName = Literal["softmax", "sum", "none"]
 Window = int | tuple[int, int]
 
-_MATRICES = ("x", "source_x", "w_q", "w_k", "w_v", "w_o", "q", "k", "v", "weights")
-"""Fields of an example that hold a matrix of numbers."""
+_BY_QUERY, _BY_KEY = ("x", "q", "weights", "mask", "bias"), ("source_x", "k", "v")
+_MATRICES = (*_BY_QUERY, *_BY_KEY, "w_q", "w_k", "w_v", "w_o")
+"""Fields of an example that hold a matrix: with a row for each query or key, and the projections."""
 
 _MAX_SCORES = 1_000_000
 """Maximum number of scores of an example (1,000 queries by 1,000 keys)."""
@@ -157,23 +158,8 @@ class Example(Record):
     labels: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
-        if {self.row_dim, self.col_dim} != {0, 1}:
-            raise InvalidInput(
-                f"row_dim is {self.row_dim} and col_dim is {self.col_dim}: one must be 0 and the other 1.",
-                hint="row_dim is the axis of x for tokens, col_dim the axis for features.",
-            )
-        _check_tokens(self)
-        for name in _MATRICES:
-            if getattr(self, name) is not None:
-                _check_rectangular(name, getattr(self, name))
-        _check_lengths(self)
-        _check_biases(self)
-        if self.sinks is not None and len(self.sinks) != self.heads:
-            raise InvalidInput(
-                f"sinks has {len(self.sinks)} numbers for {self.heads} heads.", hint="One for each head."
-            )
-        if self.heads < 1:
-            raise InvalidInput(f"heads should be 1 or more, not {self.heads}.")
+        for message, hint in _faults(self):
+            raise InvalidInput(message, hint=hint or None)
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -304,51 +290,37 @@ def _check_rectangular(name: str, matrix: Sequence[Sequence[Any]]) -> None:
             )
 
 
-def _check_biases(example: Example) -> None:
-    """Raise unless a bias belongs to a projection and has a number for each of its columns."""
-    for letter in "qkvo":
-        bias, weights = getattr(example, f"b_{letter}"), getattr(example, f"w_{letter}")
-        if bias is None:
-            continue
-        if weights is None and getattr(example, letter, None) is None and not example.written:
-            raise InvalidInput(f"b_{letter} is given without w_{letter}.", hint=f"Give w_{letter}, or leave it out.")
-        if weights is not None and len(bias) != len(weights[0]):
-            raise InvalidInput(
-                f"b_{letter} has {len(bias)} numbers for {len(weights[0])} columns of w_{letter}.",
-                hint="Give one number for each column.",
-            )
-
-
-def _check_tokens(example: Example) -> None:
-    """Raise if there are no tokens, or if a token cannot be encoded."""
+def _faults(example: Example) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with the tokens, lengths and numbers of an example, and what to do about it."""
+    if {example.row_dim, example.col_dim} != {0, 1}:
+        yield (f"row_dim is {example.row_dim} and col_dim is {example.col_dim}: one must be 0 and the other 1.",
+               "row_dim is the axis of x for tokens, col_dim the axis for features.")  # fmt: skip
     if not example.tokens and not example.steps:
-        raise InvalidInput("tokens is empty.", hint='Give a token for every row: tokens = ["I", "love", "AI"].')
+        yield "tokens is empty.", 'Give a token for every row: tokens = ["I", "love", "AI"].'
     for name in ("tokens", "source_tokens", "features", "vocabulary", "targets"):
         for index, token in enumerate(getattr(example, name)):
             check_encodable(f"{name}[{index}]", token)
     if example.source_x is not None and not example.source_tokens:
-        raise InvalidInput("source_x is given without source_tokens.", hint="Give one source token for each row.")
-
-
-def _check_lengths(example: Example) -> None:
-    """Raise unless matrices have one row for each token and one column for each key."""
-    for names, tokens, counted in (
-        (("rows", "q", "weights", "mask", "bias"), example.tokens, "tokens"),
-        (("source_x", "k", "v"), example.keys, "keys"),
-    ):
-        for name in names:
-            matrix, label = getattr(example, name), "x" if name == "rows" else name
-            if matrix is not None and len(matrix) != len(tokens):
-                raise InvalidInput(
-                    f"{label} has {len(matrix)} rows for {len(tokens)} {counted}.", hint="Give one row for each token."
-                )
-    for name in ("weights", "mask", "bias"):
-        matrix = getattr(example, name)
-        if matrix is not None:
-            _check_rectangular(name, matrix)
-            if len(matrix[0]) != len(example.keys):
-                raise InvalidInput(
-                    f"{name} has {len(matrix[0])} columns for {len(example.keys)} keys.", hint="One column per key."
-                )
+        yield "source_x is given without source_tokens.", "Give one source token for each row."
+    matrices = {name: getattr(example, name) for name in _MATRICES if getattr(example, name) is not None}
+    for name, matrix in matrices.items():
+        _check_rectangular(name, matrix)
+    for name, matrix in (matrices | ({"x": example.rows} if example.rows else {})).items():
+        tokens, counted = (example.tokens, "tokens") if name in _BY_QUERY else (example.keys, "keys")
+        if name in (*_BY_QUERY, *_BY_KEY) and len(matrix) != len(tokens):
+            yield f"{name} has {len(matrix)} rows for {len(tokens)} {counted}.", "Give one row for each token."
+        if name in ("weights", "mask", "bias") and len(matrix[0]) != len(example.keys):
+            yield f"{name} has {len(matrix[0])} columns for {len(example.keys)} keys.", "One column per key."
     if example.features and example.rows and len(example.features) != len(example.rows[0]):
-        raise InvalidInput(f"There are {len(example.features)} features for {len(example.rows[0])} columns of x.")
+        yield f"There are {len(example.features)} features for {len(example.rows[0])} columns of x.", ""
+    for letter in "qkvo":
+        bias, weights = getattr(example, f"b_{letter}"), matrices.get(f"w_{letter}")
+        if bias is not None and weights is None and letter not in matrices and not example.written:
+            yield f"b_{letter} is given without w_{letter}.", f"Give w_{letter}, or leave it out."
+        elif bias is not None and weights is not None and len(bias) != len(weights[0]):
+            counts = f"{len(bias)} numbers for {len(weights[0])} columns of w_{letter}"
+            yield f"b_{letter} has {counts}.", "Give one number for each column."
+    if example.sinks is not None and len(example.sinks) != example.heads:
+        yield f"sinks has {len(example.sinks)} numbers for {example.heads} heads.", "One for each head."
+    if example.heads < 1:
+        yield f"heads should be 1 or more, not {example.heads}.", ""

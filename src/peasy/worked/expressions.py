@@ -40,13 +40,6 @@ class Expression(Record, eq=False):
     value: float
     cell: tuple[str, int, int] | None = None
 
-    @property
-    def is_positive(self) -> bool:
-        """True if no change of a cell can make the number zero: a power of e, or a sum of them."""
-        if self.name == "+":
-            return builtins.all(_is_positive(operand) for operand in self.operands)
-        return self.name == "EXP"
-
     def __bool__(self) -> bool:
         return self.value != 0
 
@@ -55,7 +48,10 @@ class Expression(Record, eq=False):
 
 
 def _is_positive(operand: _Operand) -> bool:
-    return operand.is_positive if isinstance(operand, Expression) else operand > 0
+    """True if no change of a cell can make a number zero: one above 0, a power of e, or a sum of them."""
+    if not isinstance(operand, Expression):
+        return operand > 0
+    return operand.name == "EXP" or (operand.name == "+" and builtins.all(map(_is_positive, operand.operands)))
 
 
 def _value(operand: _Operand) -> float:
@@ -107,7 +103,7 @@ def _equal(left: _Operand, right: _Operand) -> _Operand:
     for one, other in ((left, right), (right, left)):
         if not isinstance(one, Expression) or isinstance(other, Expression):
             continue
-        if math.isinf(other) or (other == 0 and one.is_positive):
+        if math.isinf(other) or (other == 0 and _is_positive(one)):
             return False  # a cell is finite, and a power of e is never 0
     return _apply("=", operator.eq, left, right)
 
@@ -276,13 +272,10 @@ def astype(array: _Cells, dtype: object, *, copy: bool = True) -> ExpressionArra
     def convert(cell: _Operand) -> _Operand:
         if not isinstance(cell, Expression):
             return float(cell)
-        return _choose(cell, 1.0, 0.0) if _is_condition(cell) else cell
+        is_condition = _PRECEDENCE.get(cell.name) == 1 or cell.name in ("AND", "OR", "NOT")
+        return _choose(cell, 1.0, 0.0) if is_condition else cell
 
     return _elementwise(convert, 1)(array)
-
-
-def _is_condition(cell: _Operand) -> bool:
-    return isinstance(cell, Expression) and (_PRECEDENCE.get(cell.name) == 1 or cell.name in ("AND", "OR", "NOT"))
 
 
 def concat(arrays: Sequence[_Cells], *, axis: int = 0) -> ExpressionArray:
@@ -322,7 +315,9 @@ def symbolic_formula(expression: _Operand, reference: Reference) -> str:
 
 def _write(expression: _Operand, reference: Reference, names: dict[str, str], space: str) -> str:
     if not isinstance(expression, Expression):
-        return _number(float(expression), names)
+        number = float(expression)
+        is_whole = number.is_integer() and math.fabs(number) < 1e15
+        return str(int(number)) if is_whole else f"{number:.4g}" if names else repr(number)
     if expression.cell is not None:
         return reference(*expression.cell)
     own = _PRECEDENCE.get(expression.name)
@@ -351,9 +346,3 @@ def _bracketed(
         strict = index > 0 and expression.name in "-/^"
         negative = text.startswith("-") and (expression.name == "^" or (index > 0 and expression.name != "+"))
         yield f"({text})" if inner < own or (strict and inner == own) or negative else text
-
-
-def _number(number: float, names: dict[str, str]) -> str:
-    if isinstance(number, float) and number.is_integer() and math.fabs(number) < 1e15:
-        return str(int(number))
-    return f"{number:.4g}" if names else repr(number)

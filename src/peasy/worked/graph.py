@@ -7,7 +7,7 @@ Explaining, checking and exercises walk the same graph.
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import ClassVar, TypeVar
 
 import numpy as np
@@ -86,14 +86,10 @@ class CellContext(Record):
         return format_operand(number, self.decimals)
 
 
-def _cell_of(array: np.ndarray, row: int, column: int) -> float:
-    """Return one cell; a single row or column is repeated."""
-    return float(array[row if array.shape[0] > 1 else 0, column if array.shape[1] > 1 else 0])
-
-
 def operands(row: int, column: int, inputs: Sequence[np.ndarray], decimals: int = 4) -> list[str]:
-    """Return the cells of all inputs as operands."""
-    return [format_operand(_cell_of(array, row, column), decimals) for array in inputs]
+    """Return the cells of all inputs as operands; a single row or column is repeated."""
+    cells = (array[row if array.shape[0] > 1 else 0, column if array.shape[1] > 1 else 0] for array in inputs)
+    return [format_operand(float(cell), decimals) for cell in cells]
 
 
 def in_brackets(symbol: str) -> str:
@@ -224,6 +220,10 @@ class GraphNode(Record):
         """Last part of the name: `weights` of `head-1.weights`."""
         return self.name.rpartition(".")[2]
 
+    def route_from(self, known: Collection[str]) -> Route | None:
+        """Return the first route whose inputs are known nodes."""
+        return next((route for route in self.routes if all(parent in known for parent in route.inputs)), None)
+
 
 class Graph:
     """Nodes in order of dependence."""
@@ -240,18 +240,15 @@ class Graph:
         for name, node in self.nodes.items():
             if name in given:
                 values[name] = given[name]
-                continue
-            for route in node.routes:
-                if all(parent in values for parent in route.inputs):
-                    inputs = [values[parent] for parent in route.inputs]
-                    values[name] = route.step.bounds(*inputs) if xp is intervals else route.step.forward(xp, *inputs)
-                    break
+            elif route := node.route_from(values):
+                inputs = [values[parent] for parent in route.inputs]
+                values[name] = route.step.bounds(*inputs) if xp is intervals else route.step.forward(xp, *inputs)
         return values
 
     def route(self, name: str, values: Mapping[str, Array]) -> Route | None:
         """Return the route that computes a node from those that have values; None if it is given or constant."""
-        routes = (route for route in self.nodes[name].routes if all(parent in values for parent in route.inputs))
-        return next((route for route in routes if route.inputs), None)
+        route = self.nodes[name].route_from(values)
+        return route if route is not None and route.inputs else None
 
     def lines(
         self, name: str, row: int, column: int, values: Mapping[str, np.ndarray], labels: Mapping[str, Sequence[str]],
@@ -262,10 +259,8 @@ class Graph:
         A node without inputs is given.
         """
         value = float(values[name][row, column])
-        for route in self.nodes[name].routes:
-            if all(parent in values for parent in route.inputs):
-                break
-        else:
+        route = self.nodes[name].route_from(values)
+        if route is None:
             yield ArithmeticLine("given", (), value, decimals)
             return
 

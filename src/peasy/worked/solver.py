@@ -141,18 +141,15 @@ class WorkedExample(Record):
         wanted = [part for part in (head + dot + _STEP_ALIASES.get(base, base)).split(".") if part]
         steps = [step for step in self.steps if kind in (None, self.kind(step.name))]
         found = [step for step in steps if contains_parts(step.name.split("."), wanted)]
-        if not found:  # the gradient or update of a node, by the name of the node
-            found = [step for step in steps if contains_parts([*step.name.split("."), _owner(step.base)], wanted)]
+        if not found:  # the gradient or update of a node, by the name of the node: d_w, m_hat_w, new_w
+            owners = [re.sub(r"^(d|new|old|m|v)_(hat_|m_|v_)?", "", step.base) for step in steps]
+            pairs = zip(steps, owners, strict=True)
+            found = [step for step, owner in pairs if contains_parts([*step.name.split("."), owner], wanted)]
         if not found:
             what = f'no step "{only}"' if only else f"nothing of {kind}"
             hint = suggest_nodes(only, self.names) if only else "It has no [train]."
             raise NotFound(f"There is {what} in this example.", hint=hint)
         return tuple(found)
-
-
-def _owner(base: str) -> str:
-    """Return the node that a gradient or update belongs to: `w` of `d_w`, `m_hat_w`, `new_w`."""
-    return re.sub(r"^(d|new|old|m|v)_(hat_|m_|v_)?", "", base)
 
 
 def suggest_nodes(text: str, names: Sequence[str]) -> str:

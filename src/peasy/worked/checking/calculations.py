@@ -84,7 +84,9 @@ class Calculation(Record):
             bool(_SHAPE.fullmatch(self.left)) or len(set(re.findall(r"\d+", self.right))) == 1
         )
         # an order of magnitude; 4 matrices of 512^2 = 4·512^2
-        is_other = bool(_POWER_OF_TEN.fullmatch(self.right)) or _contains(self.right, self.left)
+        left = re.escape(self.left)
+        times_number = re.fullmatch(rf"\d+\s*[*×]\s*{left}|{left}\s*[*×]\s*\d+", self.right)
+        is_other = bool(_POWER_OF_TEN.fullmatch(self.right) or times_number)
         is_certain = (
             self.is_certain and not is_shape and not is_other and verdicts[:1] == ["wrong"] and None not in verdicts
         )
@@ -100,11 +102,6 @@ class Calculation(Record):
             return number
         array = evaluate_array(self.right)
         return array if array is None or _OPERATION.search(self.right) else _as_rounded(array)
-
-
-def _contains(right: str, left: str) -> bool:
-    """True if the right side is the left one times a number."""
-    return bool(re.fullmatch(rf"\d+\s*[*×]\s*{re.escape(left)}|{re.escape(left)}\s*[*×]\s*\d+", right))
 
 
 def _as_rounded(array: NumberArray, usual: int | None = None) -> NumberArray:
@@ -185,16 +182,13 @@ class TextCalculations:
         """Return the checked calculations without those whose vectors are rows of checked tables, and judged there."""
         tables = [table for part in parts for table in part.tables if any(map(any, table.verdicts))]
         rows = {row for table in tables for row in map(row_numbers, table.written) if row}
-        judged = [(each, verdict) for each, verdict in self.judged if not rows.issuperset(_rows(each.result))]
-        return _checked_text(judged) if judged else None
-
-
-def _checked_text(judged: list[tuple[Calculation, Verdict]]) -> CheckedExample:
-    cells = tuple(_checked(calculation, verdict) for calculation, verdict in judged)
-    rows, written = tuple(cell.row for cell in cells), tuple((cell.written,) for cell in cells)
-    verdicts, reasons = tuple((cell.verdict,) for cell in cells), tuple((cell.reason,) for cell in cells)
-    table = CheckedTable(TITLE, "Calculations in the text", rows, ("",), written, verdicts, reasons)
-    return CheckedExample("Calculations in the text", (table,), cells, (), is_running_text=True)
+        judged = ((each, verdict) for each, verdict in self.judged if not rows.issuperset(_rows(each.result)))
+        cells = tuple(_checked(calculation, verdict) for calculation, verdict in judged)
+        lines, written = tuple(cell.row for cell in cells), tuple((cell.written,) for cell in cells)
+        verdicts, reasons = tuple((cell.verdict,) for cell in cells), tuple((cell.reason,) for cell in cells)
+        table = CheckedTable(TITLE, "Calculations in the text", lines, ("",), written, verdicts, reasons)
+        text = CheckedExample("Calculations in the text", (table,), cells, (), is_running_text=True)
+        return text if cells else None
 
 
 def _rows(array: NumberArray | None) -> Iterator[Numbers]:

@@ -187,8 +187,7 @@ def _parse_plain_number(match: re.Match[str], written: object, where: str) -> Wr
     value = float(f"{sign}{digits}e{int(exponent or 0) - (2 if percent else 0)}")
     if not abs(value) < 1e300 or abs(decimals) > 300:
         _raise_unreadable(written, where)
-    half = 0.5 * 10.0**-decimals
-    return WrittenNumber(value, value - half, value + half, decimals)
+    return WrittenNumber(value, value, value).at_decimals(decimals)
 
 
 def _parse_term(text: str, written: object, where: str) -> SymbolicTerm:
@@ -426,9 +425,6 @@ class _ExpressionParser:
             return WrittenNumber(math.inf, math.inf, math.inf)
         if piece[:1] not in "0123456789.," or not piece:
             raise _NotAnExpression
-        number = float(piece.replace(",", "."))
-        decimals = len(piece.replace(",", ".").partition(".")[2])
-        if piece.isdigit():
-            return WrittenNumber(number, number, number)
-        half = 0.5 * 10.0**-decimals
-        return WrittenNumber(number, number - half, number + half, decimals)
+        digits = piece.replace(",", ".")
+        exact = WrittenNumber(float(digits), float(digits), float(digits))
+        return exact if piece.isdigit() else exact.at_decimals(len(digits.partition(".")[2]))

@@ -136,10 +136,6 @@ def _distinct(readings: Sequence[TableReading]) -> list[TableReading]:
     return distinct
 
 
-def _is_whole(numbers: np.ndarray) -> bool:
-    return bool(np.all(np.isnan(numbers) | (numbers == np.round(numbers))))
-
-
 def add_written(
     readings: Sequence[TableReading], written: Interval, numbers: np.ndarray, wrong: np.ndarray, caption: str
 ) -> list[TableReading]:
@@ -150,7 +146,8 @@ def add_written(
     has them as written.
     """
     clean = next((reading for reading in readings if reading.clean), None)
-    if clean is not None and np.array_equal(clean.bounds.low, np.round(clean.bounds.high)) and _is_whole(numbers):
+    is_whole = np.all(np.isnan(numbers) | (numbers == np.round(numbers)))
+    if clean is not None and np.array_equal(clean.bounds.low, np.round(clean.bounds.high)) and is_whole:
         written = Interval.exact(numbers)  # sums of products of whole numbers
     mistaken = [reading for reading in readings if not reading.clean]
     if np.isnan(numbers).all() or (clean is not None and clean.bounds.shape != written.shape):

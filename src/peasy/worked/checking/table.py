@@ -350,7 +350,8 @@ def _harmonise_decimals(table: AlignedTable) -> None:
     for (row, _), number in plain.items():
         if (number.decimals or 0) > 0:
             by_row.setdefault(row, []).append(number.decimals or 0)
-    overall = _most_common([decimals for row in by_row.values() for decimals in row])
+    counts = Counter(decimals for row in by_row.values() for decimals in row)
+    overall = max(counts, key=lambda number: (counts[number], number), default=0)  # the larger of two equally common
     uniform = {row: used[0] for row, used in by_row.items() if len(used) > 1 and len(set(used)) == 1}
     for cell, number in plain.items():
         own, usual = number.decimals or 0, min(uniform.get(cell[0], overall), _MAX_DECIMALS)
@@ -364,12 +365,6 @@ def _allow_float32(table: AlignedTable) -> None:
         if isinstance(number, WrittenNumber) and (number.decimals or 0) >= _FLOAT32_DECIMALS:
             half = max(number.high - number.value, _FLOAT32_TOLERANCE * abs(number.value))
             table.cells[cell] = replace(number, low=number.value - half, high=number.value + half)
-
-
-def _most_common(decimals: Sequence[int]) -> int:
-    """Return the most common number, the larger of two equally common ones; 0 if there is none."""
-    counts = Counter(decimals)
-    return max(counts, key=lambda number: (counts[number], number), default=0)
 
 
 def _truncate(text: str) -> str:

@@ -186,7 +186,8 @@ def judge_weighted_sum(
             return None
         term_verdict: Verdict = "wrong"
         if expected_key == key:
-            term_verdict, _ = _find_verdict(term.factor or _ONE, list(map(_as_printed, known)), row, key)
+            printed = [each if each.route else replace(each, bounds=Interval.exact(each.point)) for each in known]
+            term_verdict, _ = _find_verdict(term.factor or _ONE, printed, row, key)  # a sum repeats given weights
         name = term.names[0] if expected_key == key else symbols.symbol("v", expected_key)
         expected_terms.append(f"{format_number((clean_reading(known) or known[0]).point[row, expected_key])}*{name}")
         if term_verdict != "right":
@@ -194,11 +195,6 @@ def judge_weighted_sum(
         verdict = max(verdict, term_verdict, key=_SEVERITY.index)
     reason = "; ".join(reasons) or "every value has its weight"
     return CellVerdict(verdict, " + ".join(expected_terms), f"{reason[0].upper()}{reason[1:]}.")
-
-
-def _as_printed(reading: TableReading) -> TableReading:
-    """Return given weights as printed: a weighted sum repeats them."""
-    return reading if reading.route else replace(reading, bounds=Interval.exact(reading.point))
 
 
 def missing_findings(table: AlignedTable, symbols: SymbolIndexing, weights: Sequence[TableReading]) -> list[RowFinding]:

@@ -15,6 +15,7 @@ _COMMENT = re.compile(r"#[^\n]*|(?<=[\],])[ \t]+(?:[(←—]|<-|//|--)[^\n\[\]]*
 _CALL = re.compile(r"(?:(?:np|numpy|torch|jnp|tf)\.)?(?:tensor|array|asarray|Tensor|constant|Parameter|matrix)\(\s*$")
 _PRINTED = re.compile(r"print\((.*)\)\s*;?\s*$")
 _STRING = re.compile(r"""[fr]?(["'])(.*?)\1""")
+_SIGNS_OF_ARRAY = re.compile(r"[\s\[\],;\d.eE+\-−/infa]*")
 _ARGUMENTS = re.compile(r",(?![^(\[]*[)\]])")
 _SHAPE = re.compile(r"\.shape|\.size\(|\.dtype|\blen\(|\bsep=|\bend=|^[fr]?$")
 _EQUAL_NAMES = re.compile(r"^\s*((?:\w+\s*=\s*){2,3})(?:[\w.]+\()?$")
@@ -59,23 +60,20 @@ def find_arrays(text: str, before: list[str] | None = None) -> Iterator[PrintedA
         inside = text[match.start() : end]
         lead = text[position : match.start()]
         is_other = bool(_NO_TABLE.search(lead)) or bool(_FACTOR.match(text, end))
-        grids = _grids(_COMMENT.sub("", inside)) if _looks_like_array(inside) and not is_other else None
+        plain = _COMMENT.sub("", inside)
+        grids = _grids(plain) if _SIGNS_OF_ARRAY.fullmatch(plain) and not is_other else None
         if grids is None:
             above += lead.splitlines() + inside.splitlines()
             position = match.start() + 1 if "[" in inside[1:] and not is_other else end
             continue
         lines = [*above, *lead.splitlines()]
         captions = tuple(_captions(lines, ends_in_line=bool(lead) and not lead.endswith("\n")))
-        if equal := _EQUAL_NAMES.search(lead.rpartition("\n")[2]):  # Q = K = V = [[...]]
-            for name in re.split(r"\s*=\s*", equal[1].strip(" =")):
-                yield PrintedArray((name,), grids[0][0], grids[0][1], start=match.start())
-            above, position = [], end
-            continue
-        for head, (rows, is_vector) in enumerate(grids):
-            is_output = not _CALL.sub("", lead.rpartition("\n")[2]).strip()
-            yield PrintedArray(
-                captions, rows, is_vector, head + 1 if len(grids) > 1 else None, is_output, match.start()
-            )
+        equal = _EQUAL_NAMES.search(lead.rpartition("\n")[2])
+        for name in re.split(r"\s*=\s*", equal[1].strip(" =")) if equal else ():  # Q = K = V = [[...]]
+            yield PrintedArray((name,), *grids[0], start=match.start())
+        is_output = not _CALL.sub("", lead.rpartition("\n")[2]).strip()
+        for head, grid in enumerate(() if equal else grids, start=1):
+            yield PrintedArray(captions, *grid, head if len(grids) > 1 else None, is_output, match.start())
         above, position = [], end
 
 
@@ -109,12 +107,6 @@ def _closing(text: str, start: int) -> int | None:
         if depth == 0:
             return index + 1
     return None
-
-
-def _looks_like_array(inside: str) -> bool:
-    return bool(
-        re.fullmatch(r"[\s\[\],;\d.eE+\-−/infa]*(?:\.\.\.[\s\[\],;\d.eE+\-−/infa]*)*", _COMMENT.sub("", inside))
-    )
 
 
 def _grids(inside: str) -> list[tuple[tuple[tuple[str, ...], ...], bool]] | None:

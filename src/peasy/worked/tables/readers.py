@@ -32,7 +32,7 @@ _PROGRAM = re.compile(r"^\s*(?:import|from|def|class|for|return|print)\b|torch\.
 _HEAD = re.compile(r"#*\s*\**\s*head[\s-]*(\d+)\s*\**\s*:?", re.IGNORECASE)
 _CAPTION_BELOW = re.compile(r"^(?:Table)?\s*:\s*(.+)", re.IGNORECASE)
 _LEAD_IN = re.compile(r"(.*?)\s*(?:\b(?:is|are|become|becomes|follow|follows)\b)?\s*(?<=[:\w])[:=]?", re.IGNORECASE)
-_CELLS = re.compile(r"(?<!\\)\|")
+_BAR, _OUTER_BARS = re.compile(r"(?<!\\)\|"), re.compile(r"^\||(?<!\\)\|$")
 _ESCAPED = re.compile(r"\\([\\`*{}\[\]<>#|&$~^!_+=.)-])")
 
 _MAX_ONE_CALCULATION = 24
@@ -85,7 +85,8 @@ def read_markdown(text: str) -> Sheet:
     for kind, lines in _markdown_blocks(list(_join_vectors(_plain_statements(nest_rows(text).splitlines())))):
         if kind == "table":
             below, *lines = lines
-            header, *body = ([_strip_markdown(cell) for cell in _split_row(line)] for line in lines)
+            inside = (_OUTER_BARS.sub("", line.strip()) for line in lines)
+            header, *body = ([_strip_markdown(cell) for cell in _BAR.split(line)] for line in inside)
             captions = [*_markdown_captions(above), *(corner for corner in header[:1] if len(header) > 1 < len(corner))]
             if not any(map(parse_caption, captions)) and _CAPTION_BELOW.fullmatch(below.strip()):
                 captions, spent = _CAPTION_BELOW.findall(below.strip()), below
@@ -122,13 +123,11 @@ def _read_code(sheet: Sheet, lines: list[str], above: list[str]) -> None:
     language, *body = lines
     text = "\n".join(body)
     is_program = bool(_PROGRAM.search(text)) or "py" in language
-    found = False
-    if is_program:
-        sheet.sequential = True
-    for array in find_arrays(text, above[-_CAPTION_SEARCH_LINES:]):
+    sheet.sequential |= is_program
+    arrays = list(find_arrays(text, above[-_CAPTION_SEARCH_LINES:]))
+    for array in arrays:
         sheet.add_array(array, is_program)
-        found = True
-    if found and not is_program:
+    if arrays and not is_program:
         above.clear()
     above += [line for line in body if line.strip()][-_CAPTION_SEARCH_LINES:] if is_program else []
 
@@ -262,13 +261,6 @@ def _markdown_captions(above: list[str]) -> list[str]:
     return lines + [" ".join(words[-count:]) for count in (3, 2, 1) if len(words) >= count]
 
 
-def _split_row(line: str) -> list[str]:
-    line = line.strip()
-    line = line[1:] if line.startswith("|") else line
-    line = line[:-1] if line.endswith("|") and not line.endswith("\\|") else line
-    return [cell.strip() for cell in _CELLS.split(line)]
-
-
 def _strip_markdown(text: str) -> str:
     """Strip Markdown markup from a cell: bold, code, escapes."""
     text = text.strip().strip("`")
@@ -315,13 +307,9 @@ def _latex_tables(text: str, before: str = "") -> Iterator[tuple[list[str], list
         last = match.end()
         if body:
             header = body.pop(0) if kind.startswith(("tab", "long", "array")) and len(body) > 1 else None
-            yield from ((names, header, body) for names in _equal_names(captions))
-
-
-def _equal_names(captions: list[str]) -> Iterator[list[str]]:
-    """Yield the captions, or one of each table of a chain of equal ones: `Q = K = V = ...`."""
-    symbols = list(takewhile(_SYMBOL.fullmatch, captions))
-    yield from [[name] for name in symbols] if len(symbols) > 1 else [captions]
+            symbols = list(takewhile(_SYMBOL.fullmatch, captions))  # a chain of equal ones: Q = K = V = ...
+            for names in [[name] for name in symbols] if len(symbols) > 1 else [captions]:
+                yield names, header, body
 
 
 def _latex_rows(inside: str, kind: str) -> list[list[str]]:
@@ -419,16 +407,9 @@ def _csv_rows(text: str) -> list[list[str]]:
 
 
 def _csv_blocks(rows: list[list[str]]) -> Iterator[list[list[str]]]:
-    block: list[list[str]] = []
-    for row in rows:
-        if any(cell.strip() for cell in row):
-            # A leading quote keeps a spreadsheet from evaluating a cell.
-            block.append([cell[1:] if cell[:1] == "'" and cell[1:2] in ("=", "+", "-", "@") else cell for cell in row])
-        elif block:
-            yield block
-            block = []
-    if block:
-        yield block
+    for is_empty, block in groupby(rows, lambda row: not any(cell.strip() for cell in row)):
+        if not is_empty:  # a leading quote keeps a spreadsheet from evaluating a cell
+            yield [[re.sub("^'(?=[-=+@])", "", cell) for cell in row] for row in block]
 
 
 def _strip_trailing_empty(row: list[str]) -> list[str]:

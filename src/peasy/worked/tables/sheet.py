@@ -82,7 +82,8 @@ class Sheet:
             step, head = named[0], named[1] or self.head
             if head and step == "output" and "output" not in captions[0].lower():
                 step = "context"  # O_1 = A_1 V_1
-            if _is_column(captions[0], cells):
+            is_column = len(cells) > 1 and all(len(row) == 1 for row in cells)
+            if is_column and re.fullmatch(r"[\s$]*[qkvxz]\s*", captions[0]):  # a small letter: a vector of one token
                 cells = [[row[0] for row in cells]]
             if step == "scores" and captions[0].strip(" $*#:") == "E" and any(len(row) != len(cells) for row in cells):
                 step = "x"  # embeddings, not energies
@@ -216,11 +217,6 @@ def _parse_symbol(
         return named[0], int(numbers.pop())
     word = _WORD_INDEX.search(caption)
     return parse_caption(caption) or (parse_caption(word[1]) if word else None)
-
-
-def _is_column(caption: str, cells: Sequence[Sequence[str]]) -> bool:
-    """True if a table is a vector of one token, written as a column: its name is a small letter."""
-    return len(cells) > 1 and all(len(row) == 1 for row in cells) and bool(re.fullmatch(r"[\s$]*[qkvxz]\s*", caption))
 
 
 class Variable(Record):
@@ -419,11 +415,6 @@ def _row_number(table: WrittenTable) -> int:
     return int(table.rows[0]) if len(table.rows) == 1 and re.fullmatch(r"\d{1,2}", table.rows[0]) else 0
 
 
-def _is_vector(table: WrittenTable) -> bool:
-    """True if a table is one row of a larger one: its token is unknown, or numbered."""
-    return len(table.cells) == 1 and (UNKNOWN_ROW in table.rows or _row_number(table) > 0)
-
-
 def _step_of(table: WrittenTable) -> str:
     named = parse_caption(table.table)
     assert named is not None, "only tables with a known step are kept"
@@ -433,7 +424,10 @@ def _step_of(table: WrittenTable) -> str:
 def _infer_tokens(tables: Sequence[WrittenTable]) -> tuple[str, ...]:
     """Infer the tokens from the row labels of X, from labels of another table, or number them."""
     by_query = [table for table in tables if _step_of(table) in _BY_QUERY]
-    inputs = [table for table in by_query if _step_of(table) == "x" and not _is_vector(table)]
+    inputs = [table for table in by_query if _step_of(table) == "x"]
+    inputs = [  # not one row of a larger table, whose token is unknown or numbered
+        table for table in inputs if len(table.cells) > 1 or not (UNKNOWN_ROW in table.rows or _row_number(table))
+    ]
     count = max((max(len(table.cells), _row_number(table)) for table in inputs or by_query), default=0)
     by_key = [table for table in tables if _step_of(table) in KEY_COLUMNS and table.columns]
     for table in by_key:

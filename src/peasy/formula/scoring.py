@@ -109,6 +109,4 @@ def _replace_zero(xp: Namespace, numbers: Array) -> Array:
     return xp.where(numbers == 0, xp.ones_like(numbers), numbers)
 
 
-SCORINGS: dict[str, Scoring] = {
-    scoring.name: scoring for scoring in (DotProduct(), CosineSimilarity(), ScaledDotProduct())
-}
+SCORINGS: dict[str, Scoring] = {each.name: each for each in (DotProduct(), CosineSimilarity(), ScaledDotProduct())}

@@ -26,9 +26,7 @@ def ascii_plot(figure: Plane | Curves, width: int, decimals: int) -> list[str] |
         points = [point for point in figure.points if math.isfinite(point[1]) and math.isfinite(point[2])]
         is_large = len(points) > MAX_TABLE_POINTS
         return _plot_points(figure, points, min(width, _MAX_WIDTH)) if is_large and width >= 40 else None
-    lines = [
-        (name, sorted(point for point in points if all(map(math.isfinite, point)))) for name, points in figure.lines
-    ]
+    lines = [(name, sorted(each for each in points if all(map(math.isfinite, each)))) for name, points in figure.lines]
     is_large = sum(len(points) for _, points in lines) > MAX_TABLE_POINTS and len(lines) <= len(ascii_lowercase)
     return list(_plot_curves(figure, lines, min(width, _MAX_WIDTH), decimals)) if is_large and width >= 40 else None
 

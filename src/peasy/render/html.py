@@ -244,10 +244,8 @@ class _PageRenderer:
         shown = table_text(table, self.document.decimals, _MAX_SIZE)
         header = "".join(f'<th scope="col">{escape(name)}</th>' if name else "<td></td>" for name in shown.header)
         tags = [("<td>", "</td>") if n else ('<td class="word"><bdi>', "</bdi></td>") for n in shown.numeric]
-        cells = (
-            [f"{tag}{escape(cell)}{end}" for (tag, end), cell in zip(tags, row, strict=True)] for row in shown.rows
-        )
-        body = "".join(f"<tr>{''.join(row)}</tr>" for row in cells)
+        rows = ([f"{tag}{escape(cell)}{end}" for (tag, end), cell in zip(tags, row, strict=True)] for row in shown.rows)
+        body = "".join(f"<tr>{''.join(row)}</tr>" for row in rows)
         caption = f"<caption><b>{escape(sanitize.token_label(table.title))}</b></caption>" if table.title else ""
         drawn = f"<table>{caption}<thead><tr>{header}</tr></thead><tbody>{body}</tbody></table>"
         return f'<figure class="table">{drawn}{_notice(shown.notice)}</figure>\n'

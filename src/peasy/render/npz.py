@@ -33,12 +33,10 @@ def draw(document: Document) -> bytes:
 def _arrays(part: DocumentPart) -> dict[str, np.ndarray]:
     match part:
         case Matrix():
-            has_text = any(isinstance(cell, str) for row in part.values for cell in row)
-            blank = "" if has_text else np.nan
-            cells = [
-                [blank if cell is None else str(cell) if has_text else cell for cell in row] for row in part.values
-            ]
-            array = np.array(cells, dtype=None if has_text else float)
+            is_text = any(isinstance(cell, str) for row in part.values for cell in row)
+            blank = "" if is_text else np.nan
+            cells = [[blank if cell is None else str(cell) if is_text else cell for cell in row] for row in part.values]
+            array = np.array(cells, dtype=None if is_text else float)
             return {"": array, **_string_arrays(rows=part.rows, columns=part.columns)}
         case Maps():
             labels = _string_arrays(down=part.down, across=part.across, rows=part.rows, columns=part.columns)

@@ -99,9 +99,7 @@ def _shown(labels: Sequence[str], most: int | None) -> int:
     """Number of rows or columns to show: at most `most` if they are numbered, else all."""
     if most is None or not labels:
         return len(labels)
-    is_numbered = labels[0].isdigit() and all(
-        label == str(index) for index, label in enumerate(labels, start=int(labels[0]))
-    )
+    is_numbered = labels[0].isdigit() and all(label == str(index) for index, label in enumerate(labels, int(labels[0])))
     return min(len(labels), most) if is_numbered else len(labels)
 
 
@@ -246,9 +244,8 @@ def _section_title(worked: WorkedExample, step: WorkedStep) -> str:
     if kind != "forward":
         title = _scope_title(scope)
         return f"{kind.capitalize()}: {title if title.isupper() else title.lower()}" if scope else kind.capitalize()
-    return _scope_title(scope) or (
-        "Input" if worked.graph.route(step.name, worked.values) is None else _scope_title(step.name)
-    )
+    is_given = worked.graph.route(step.name, worked.values) is None
+    return _scope_title(scope) or ("Input" if is_given else _scope_title(step.name))
 
 
 def _scope_title(scope: str) -> str:

@@ -31,15 +31,11 @@ _BIASES = {
     "b_o": FormulaStep("b_o", "b_O", "The bias of the output, added to each row.", (_BIAS_ROW, D_OUTPUT)),
 }
 _SINKS = FormulaStep("sinks", "s", "The score of each head's sink, which has no key.", (_BIAS_ROW, HEAD))
-_INPUTS = {step.name: step for step in (X, SOURCE, W_Q, W_K, W_V)} | {
-    name: step for name, step in _BIASES.items() if name != "b_o"
-}
+_INPUTS = {step.name: step for step in (X, SOURCE, W_Q, W_K, W_V, *_BIASES.values()) if step.name != "b_o"}
 _NORM_INPUTS = {
-    f"{side}_{part}": FormulaStep(
-        f"{side}_{part}", symbol, f"The learned {what} of the {side} norm.", (_BIAS_ROW, D_KEY)
-    )
+    f"{side}_{part}": FormulaStep(f"{side}_{part}", tex, f"The learned {what} of the {side} norm.", (_BIAS_ROW, D_KEY))
     for side in ("query", "key")
-    for part, symbol, what in (("gain", r"\gamma", "factor"), ("bias", r"\beta", "bias"))
+    for part, tex, what in (("gain", r"\gamma", "factor"), ("bias", r"\beta", "bias"))
 }
 _FREQUENCY = FormulaStep("frequency", r"\omega", "How fast each pair of columns is turned.", (_BIAS_ROW, "pair"))
 EXTRA_MATRICES = ("sinks", "frequency", *_NORM_INPUTS)
@@ -124,9 +120,7 @@ class _GraphBuilder:
             "sinks" in self.present,
         )  # fmt: skip
         projected = projection_captions(example.source_x is not None, self.projected)
-        self.captions = {
-            caption.name: replace(caption, tex=self._projection_tex(caption, projected)) for caption in captions
-        }
+        self.captions = {step.name: replace(step, tex=self._projection_tex(step, projected)) for step in captions}
 
     def _projection_tex(self, caption: FormulaStep, projected: dict[str, dict[str, str]]) -> str:
         """Return the TeX of a step; of queries, keys and values, their projection, unless they are given."""

@@ -226,25 +226,22 @@ class KvCacheBlock(BoundedSettings, GraphBlock):
         """Add for each step the nodes without and with the cache, and the table of multiplications."""
         width = g.nodes[x].caption.axes[-1]
         weights = [g.given(f"w_{letter}", (width, "d_value" if letter == "v" else "d_key")) for letter in "qkv"]
+        names = ("query", "key", "value")
+        projections = list(zip(names, weights, strict=True))
         counts: list[list[str]] = []
         cache: tuple[str, ...] = ()
         for number, length in enumerate(range(min(self.prompt, len(g.values[x])), len(g.values[x]) + 1), start=1):
             scope = g.scope(f"step{number}")
             seen = scope.add("x", SelectRows(0, length), x)
             without, with_cache = scope.scope("without"), scope.scope("cached")
-            names = ("query", "key", "value")
-            all_rows = [without.add(name, Project(), seen, w) for name, w in zip(names, weights, strict=True)]
+            all_rows = [without.add(name, Project(), seen, w) for name, w in projections]
             _add_attention(without, *all_rows)
             if not cache:
                 cache = tuple(all_rows[1:])
                 counts.append([_count(g, scope.path, "without.")] * 2)
                 continue
-            token = scope.add(
-                "new_x", SelectRows(length - 1, length), x, description="Only the new token is projected."
-            )
-            query, *fresh = (
-                with_cache.add(f"new_{name}", Project(), token, w) for name, w in zip(names, weights, strict=True)
-            )
+            new = scope.add("new_x", SelectRows(length - 1, length), x, description="Only the new token is projected.")
+            query, *fresh = (with_cache.add(f"new_{name}", Project(), new, w) for name, w in projections)
             cache = tuple(
                 with_cache.add(name, AppendRows(), old, new, axes=g.nodes[old].caption.axes)
                 for name, old, new in zip(names[1:], cache, fresh, strict=True)

@@ -50,9 +50,8 @@ def make_exercise(size: str = "3x2", seed: int = 5, topic: str = "plain") -> Exe
     networks = library_files("transformer")
     if topic not in TOPICS and topic not in networks:
         known = (*TOPICS, *networks)
-        raise UsageError(
-            f'There is no topic "{topic}".', hint=did_you_mean(topic, known) or f"Topics: {', '.join(known)}."
-        )
+        hint = did_you_mean(topic, known) or f"Topics: {', '.join(known)}."
+        raise UsageError(f'There is no topic "{topic}".', hint=hint)
     worked = _draw_network(topic, seed) if topic in networks else _draw_attention(size, seed, topic)
     steps = [step for step in worked.steps if not _is_repeated(worked, step)]
     given = tuple(step for step in steps if worked.graph.route(step.name, worked.values) is None)
@@ -63,10 +62,8 @@ def _draw_attention(size: str, seed: int, topic: str) -> WorkedExample:
     """Draw the numbers of a topic of attention."""
     tokens, width = read_size(size)
     random = Random(f"{topic} {tokens}x{width} {seed}")
-    example: _Topic = {"title": f"Attention by hand: {topic}, {tokens}x{width}, seed {seed}"}
-    return solve(
-        read_example(example | {"tokens": random.sample(_WORDS, tokens)} | TOPICS[topic](random, tokens, width))
-    )
+    title, words = f"Attention by hand: {topic}, {tokens}x{width}, seed {seed}", random.sample(_WORDS, tokens)
+    return solve(read_example({"title": title, "tokens": words} | TOPICS[topic](random, tokens, width)))
 
 
 def _draw_network(topic: str, seed: int) -> WorkedExample:

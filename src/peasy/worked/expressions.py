@@ -320,13 +320,12 @@ def _write(expression: _Operand, reference: Reference, names: dict[str, str], sp
         return str(int(number)) if is_whole else f"{number:.4g}" if names else repr(number)
     if expression.cell is not None:
         return reference(*expression.cell)
-    own = _PRECEDENCE.get(expression.name)
     if names and expression.name == "EXP":
         expression = Expression("EXP", (_unshifted(expression.operands[0]),), expression.value)
-    if own is None:
+    if expression.name not in _PRECEDENCE:
         inside = f",{space}".join(_write(operand, reference, names, space) for operand in expression.operands)
         return f"{names.get(expression.name, expression.name)}({inside})"
-    parts = list(_bracketed(expression, own, reference, names, space))
+    parts = list(_bracketed(expression, reference, names, space))
     around = "" if expression.name in "*^" else space
     return f"{around}{expression.name}{around}".join(parts).replace("+-", "-").replace("+ -", "- ")
 
@@ -337,9 +336,8 @@ def _unshifted(exponent: _Operand) -> _Operand:
     return exponent.operands[0] if is_shifted and getattr(exponent.operands[1], "name", "") == "MAX" else exponent
 
 
-def _bracketed(
-    expression: Expression, own: int, reference: Reference, names: dict[str, str], space: str
-) -> Iterator[str]:
+def _bracketed(expression: Expression, reference: Reference, names: dict[str, str], space: str) -> Iterator[str]:
+    own = _PRECEDENCE[expression.name]
     for index, operand in enumerate(expression.operands):
         text = _write(operand, reference, names, space)
         inner = _PRECEDENCE.get(operand.name, _ATOM) if isinstance(operand, Expression) else _ATOM

@@ -171,10 +171,8 @@ class Step(FrozenSettings, ABC):
 
     def axes(self, *inputs: tuple[str, ...]) -> tuple[str, ...]:
         """Return the names of the output's axes for those of the inputs."""
-        row_and_column = {
-            f"{i}{axis}": name for i, pair in enumerate(inputs) for axis, name in zip("rc", pair[-2:], strict=True)
-        }
-        return tuple(row_and_column.get(axis, axis) for axis in self.output_axes)
+        own = {f"{i}{axis}": name for i, pair in enumerate(inputs) for axis, name in zip("rc", pair[-2:], strict=True)}
+        return tuple(own.get(axis, axis) for axis in self.output_axes)
 
     def gradients(self, at: Application) -> "tuple[Route | None, ...]":
         """Return the route of each input's gradient by the chain rule; None = no gradient, as for a target."""

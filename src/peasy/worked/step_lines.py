@@ -81,9 +81,8 @@ def _build_steps(g: GraphBuilder, steps: Mapping[str, str]) -> None:
             made = _STEPS[operation]()
             if settings:
                 raise InvalidInput(f"steps.{name}: {operation} has no settings.", hint="Leave them out.")
-        _check_inputs(
-            f"steps.{name}: {operation}", made.forward if isinstance(made, Step) else made.build, len(arguments)
-        )
+        called = made.forward if isinstance(made, Step) else made.build
+        _check_inputs(f"steps.{name}: {operation}", called, len(arguments))
         inputs = [g.outputs.get(argument) or g.given_or_node(argument) for argument in arguments]
         if isinstance(made, Step):
             g.outputs[name] = g.add(name, made, *inputs)

@@ -5,6 +5,7 @@ import math
 from peasy.errors import InvalidInput
 from peasy.parameters import Record
 from peasy.worked.arithmetic import find_index
+from peasy.worked.example import Vector
 from peasy.worked.label import format_number, format_percent, token_label
 from peasy.worked.solver import WorkedExample, WorkedStep
 
@@ -20,8 +21,8 @@ class KeyShare(Record):
     masked: bool
     weight: float
     score: float | None = None
-    value: tuple[float, ...] = ()
-    contribution: tuple[float, ...] = ()
+    value: Vector = ()
+    contribution: Vector = ()
 
     @property
     def magnitude(self) -> float:
@@ -36,7 +37,7 @@ class QueryDescription(Record):
     position: int
     scope: str
     shares: tuple[KeyShare, ...]
-    context: tuple[float, ...]
+    context: Vector
     sentences: tuple[str, ...]
 
 
@@ -65,9 +66,7 @@ def describe_query(worked: WorkedExample, query: int | str, decimals: int = 4, s
 
 
 def _key_share(worked: WorkedExample, weights: WorkedStep, row: int, key: int) -> KeyShare:
-    scores, masked_scores, value = (
-        worked.find_values(step, weights.scope) for step in ("scores", "masked", "value")
-    )  # fmt: skip
+    scores, masked_scores, value = (worked.find_values(n, weights.scope) for n in ("scores", "masked", "value"))
     is_self = not worked.example.source_tokens and weights.rows == weights.columns and row == key
     masked = worked.attention_mask is not None and not worked.attention_mask[row, key]
     masked = masked or (masked_scores is not None and masked_scores[row, key] == -math.inf)
@@ -99,9 +98,7 @@ def _describe_weights(normalise: str, token: str, shares: tuple[KeyShare, ...], 
     return f"{_quoted(token)} {'gives' if is_share else 'becomes'} {_join_words(parts)}."
 
 
-def _describe_largest_contribution(
-    shares: tuple[KeyShare, ...], context: tuple[float, ...], decimals: int
-) -> list[str]:
+def _describe_largest_contribution(shares: tuple[KeyShare, ...], context: Vector, decimals: int) -> list[str]:
     """Describe the largest contribution (weight times value): a large value can outweigh a small weight."""
     largest = max(shares, key=lambda share: share.magnitude)
     if largest.magnitude == 0:
@@ -133,6 +130,6 @@ def _join_words(parts: list[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
-def _format_vector(numbers: tuple[float, ...], decimals: int) -> str:
+def _format_vector(numbers: Vector, decimals: int) -> str:
     shown = [format_number(number, decimals) for number in numbers[:6]]
     return f"[{', '.join(shown)}{', ...' if len(numbers) > 6 else ''}]"

@@ -87,10 +87,8 @@ class Calculation(Record):
         left = re.escape(self.left)
         times_number = re.fullmatch(rf"\d+\s*[*×]\s*{left}|{left}\s*[*×]\s*\d+", self.right)
         is_other = bool(_POWER_OF_TEN.fullmatch(self.right) or times_number)
-        is_certain = (
-            self.is_certain and not is_shape and not is_other and verdicts[:1] == ["wrong"] and None not in verdicts
-        )
-        return "wrong" if is_certain else None
+        is_judged = verdicts[:1] == ["wrong"] and None not in verdicts
+        return "wrong" if is_judged and self.is_certain and not is_shape and not is_other else None
 
     @property
     def result(self) -> NumberArray | None:
@@ -317,6 +315,4 @@ def _differ_by_unit(left: WrittenNumber, right: WrittenNumber) -> bool:
     if left.value * right.value <= 0:
         return False
     factor = max(left.value / right.value, right.value / left.value)
-    return factor > 50 and any(
-        abs(factor / unit**power - 1) < 0.06 for unit in (100, 1000, 1024) for power in (1, 2, 3, 4)
-    )
+    return factor > 50 and any(abs(factor / unit**n - 1) < 0.06 for unit in (100, 1000, 1024) for n in range(1, 5))

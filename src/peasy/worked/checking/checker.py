@@ -19,7 +19,7 @@ from peasy.parameters import Record
 from peasy.worked.attention_graph import FormulaSettings, attention_graph, given_matrices
 from peasy.worked.checking import verdict as judging
 from peasy.worked.checking.cell import CellContent, CellMark, WrittenNumber
-from peasy.worked.checking.readings import TableReading, add_written, derive_readings
+from peasy.worked.checking.readings import Readings, TableReading, add_written, derive_readings
 from peasy.worked.checking.slips import SlipFinder
 from peasy.worked.checking.step_aliases import CAPTIONS, parse_caption, table_caption
 from peasy.worked.checking.step_slips import Slip
@@ -28,6 +28,7 @@ from peasy.worked.checking.table import (
     KEY_COLUMNS,
     UNKNOWN_ROW,
     AlignedTable,
+    Cell,
     RowFinding,
     align_table,
     table_name,
@@ -41,6 +42,8 @@ _MAX_CELLS = 50_000
 
 MAX_DECIMALS = 12
 """Given numbers with more decimals than this are exact: they were calculated, not printed."""
+
+_Judged = dict[Cell, judging.CellVerdict]
 
 _MISTAKE_RATE, _SLIP_RATE = 0.03, 0.01
 """Assumed share of wrong cells and of tables with a named slip, for choosing between readings of the inputs."""
@@ -316,9 +319,7 @@ class TableChecker:
         bounds = Interval.exact(numbers)
         return Interval(bounds.low - half, bounds.high + half)
 
-    def judge_table(
-        self, table: AlignedTable, known: list[TableReading], readings: list[TableReading]
-    ) -> list[TableReading]:
+    def judge_table(self, table: AlignedTable, known: Readings, readings: Readings) -> Readings:
         """Record verdicts for every cell and row of a written table; return its readings for later tables."""
         judgements = ((cell, self.judge_cell(table, *cell, content, known)) for cell, content in table.cells.items())
         judged = {cell: verdict for cell, verdict in judgements if verdict}
@@ -343,13 +344,9 @@ class TableChecker:
         return self.written_readings(table, verdicts, findings, slip, readings)
 
     def written_readings(
-        self,
-        table: AlignedTable,
-        verdicts: dict[tuple[int, int], str],
-        findings: list[RowFinding],
-        slip: Slip | None,
-        readings: list[TableReading],
-    ) -> list[TableReading]:
+        self, table: AlignedTable, verdicts: dict[Cell, str], findings: list[RowFinding], slip: Slip | None,
+        readings: Readings,
+    ) -> Readings:  # fmt: skip
         """Return the readings that later tables may be computed from."""
         numbers, bounds = table.values()
         wrong = np.zeros(numbers.shape, dtype=np.bool)
@@ -368,9 +365,7 @@ class TableChecker:
             known.append(TableReading(slip.values, Interval.exact(slip.values), False, written=table.caption))
         return known
 
-    def find_slip(
-        self, table: AlignedTable, judged: dict[tuple[int, int], judging.CellVerdict], known: list[TableReading]
-    ) -> Slip | None:
+    def find_slip(self, table: AlignedTable, judged: _Judged, known: Readings) -> Slip | None:
         """Return the known slip that explains the wrong rows of a table, if there is one.
 
         It is looked for with the right numbers of the tables before it, then with their mistakes.
@@ -418,9 +413,7 @@ class TableChecker:
             self.unread.append(UnreadTable(table.location(row, column), f'"{text[:40]}" cannot be compared.'))
         return judged
 
-    def judge_rows(
-        self, table: AlignedTable, verdicts: dict[tuple[int, int], str], known: list[TableReading]
-    ) -> list[RowFinding]:
+    def judge_rows(self, table: AlignedTable, verdicts: dict[Cell, str], known: Readings) -> list[RowFinding]:
         """Return the mistakes of whole rows."""
         clean, findings = judging.clean_reading(known), []
         if verdicts or not any(row is None for row, _ in table.misfits):
@@ -436,14 +429,12 @@ class TableChecker:
             findings += judging.missing_findings(table, self.symbols, self.earlier(table, "weights"))
             value = self.earlier(table, "value")
             if value and self.example.normalise == "softmax":
-                outside, remarks = judging.range_findings(
-                    table, verdicts, value[0].bounds, self.settings.attention_mask
-                )
-                findings += outside
+                found, remarks = judging.range_findings(table, verdicts, value[0].bounds, self.settings.attention_mask)
+                findings += found
                 self.remarks += remarks
         return findings
 
-    def note_reading(self, table: AlignedTable, judged: dict[tuple[int, int], judging.CellVerdict]) -> None:
+    def note_reading(self, table: AlignedTable, judged: _Judged) -> None:
         """Remark how a table was read, and whether its last digits could be judged at all."""
         self.remarks += table.remarks
         choices = sorted(verdict.choices for verdict in judged.values())
@@ -477,9 +468,7 @@ def _with_slip(verdict: judging.CellVerdict, slip: Slip, cell: tuple[int, int]) 
     return replace(verdict, reason=f"{arithmetic}{written}: {slip.reason(*cell)}.")
 
 
-def _log_likelihood(
-    table: AlignedTable, judged: dict[tuple[int, int], judging.CellVerdict], slip: Slip | None
-) -> float:
+def _log_likelihood(table: AlignedTable, judged: _Judged, slip: Slip | None) -> float:
     """Return how likely the written table is under this reading of the inputs (natural logarithm).
 
     A number that may be one of many is less likely than one that must be so; a wrong one may be anything.
@@ -518,9 +507,7 @@ def _place(cell: CheckedCell) -> tuple[str, str, str, str]:
     return cell.table, cell.row, cell.column, cell.written
 
 
-def _checked_table(
-    table: AlignedTable, verdicts: dict[tuple[int, int], str], reasons: dict[tuple[int, int], str]
-) -> CheckedTable:
+def _checked_table(table: AlignedTable, verdicts: dict[Cell, str], reasons: dict[Cell, str]) -> CheckedTable:
     """Return the table as written: rows in order, including rows of a wrong length."""
     misfits = {len(table.rows) if row is None else row: texts for row, texts in table.misfits}
     used = sorted({row for row, _ in table.cells} | set(misfits))

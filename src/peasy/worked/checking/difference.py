@@ -75,9 +75,7 @@ def _compare(name: str, mine: _Numbers, theirs: _Numbers) -> TableDifference:
     if mine.values.shape != theirs.values.shape:
         transposed = mine.values.T.shape == theirs.values.shape
         reason = "One table is the transpose of the other in shape." if transposed else "The shapes differ."
-        return TableDifference(
-            caption, False, float("nan"), (f"{reason} {mine.values.shape} and {theirs.values.shape}.",)
-        )
+        return TableDifference(caption, False, np.nan, (f"{reason} {mine.values.shape} and {theirs.values.shape}.",))
     finite = np.isfinite(mine.values) & np.isfinite(theirs.values)
     gaps = np.abs(mine.values - theirs.values)[finite]
     largest = float(gaps.max()) if gaps.size else 0.0
@@ -86,9 +84,8 @@ def _compare(name: str, mine: _Numbers, theirs: _Numbers) -> TableDifference:
         return TableDifference(caption, True, largest, ())
     with np.errstate(all="ignore"):
         reasons = tuple(dict.fromkeys(_reasons(name, mine, theirs)))
-    return TableDifference(
-        caption, False, largest, reasons or ("No known convention or slip turns one into the other.",)
-    )
+    unknown = "No known convention or slip turns one into the other."
+    return TableDifference(caption, False, largest, reasons or (unknown,))
 
 
 def _reasons(name: str, mine: _Numbers, theirs: _Numbers) -> Iterator[str]:

@@ -16,6 +16,7 @@ from peasy.worked.graph import GraphNode, Route
 from peasy.worked.intervals import Interval
 from peasy.worked.label import format_number
 
+Readings = list["TableReading"]
 _MAX_MISTAKEN = 8
 """Maximum number of mistaken readings kept per table."""
 
@@ -58,21 +59,17 @@ class TableReading(Record):
     def summary(self, row: int, column: int) -> str:
         """Return the arithmetic of one cell: `1·1 + 1·1 = 2`."""
         number = format_number(float(self.point[row, column]))
-        arithmetic = (
-            self.route.step.summary(row, column, [parent.point for parent in self.parents]) if self.route else ""
-        )
+        arithmetic = self.route.step.summary(row, column, [each.point for each in self.parents]) if self.route else ""
         return f"{arithmetic} = {number}" if arithmetic else f"It is given as {number}"
 
     def terms(self, row: int, column: int) -> tuple[np.ndarray, np.ndarray] | None:
         """Return the factors of the products that a cell is the sum of, if it is one."""
         if self.route is None:
             return None
-        return self.route.step.terms(row, column, [parent.point for parent in self.parents])
+        return self.route.step.terms(row, column, [each.point for each in self.parents])
 
 
-def derive_readings(
-    node: GraphNode, readings: Mapping[str, Sequence[TableReading]]
-) -> tuple[list[TableReading], PeasyError | None]:
+def derive_readings(node: GraphNode, readings: Mapping[str, Readings]) -> tuple[Readings, PeasyError | None]:
     """Return the readings of a node that follow from those of its inputs, the clean one first.
 
     Also return the error of a route that could not be computed, if no other route could.

@@ -188,10 +188,8 @@ def explain_cell(number: WrittenNumber, text: str, reading: TableReading, row: i
 def _cell_slips(reading: TableReading, row: int, column: int, expected: float) -> Iterator[tuple[str, float]]:
     """Yield the slips of one cell with the number that each gives, the most common first."""
     yield "the sign is wrong", -expected
-    factors = reading.terms(row, column)
-    for a, b in (
-        () if factors is None or len(factors[0]) > _MAX_TERMS else zip(*map(np.ndarray.tolist, factors), strict=True)
-    ):
+    left, right = reading.terms(row, column) or (np.empty(0), np.empty(0))
+    for a, b in zip(left.tolist(), right.tolist(), strict=True) if len(left) <= _MAX_TERMS else ():
         term, shown = a * b, f"{format_operand(a)}·{format_operand(b)}"
         for change, name in (
             (-term, f"the product {shown} was left out"), (-2 * term, f"the product {shown} has the wrong sign"),

@@ -363,9 +363,8 @@ def normalisation_slips(masked: np.ndarray) -> Iterator[Slip]:
     powers = np.where(hidden, 0.0, np.exp(masked))
     sums = powers.sum(axis=-1, keepdims=True)
     columns = _SOFTMAX.forward(np, masked.T).T
-    yield Slip(
-        "softmax was taken over columns instead of rows", columns, lambda i, j: _SOFTMAX.summary(j, i, [masked.T])
-    )
+    over_columns = "softmax was taken over columns instead of rows"
+    yield Slip(over_columns, columns, lambda i, j: _SOFTMAX.summary(j, i, [masked.T]))
     total = unmasked.sum(axis=-1, keepdims=True)
     yield _quotient("the scores were divided by their sum, without e^x", unmasked, total)
     for base in (2, 10):

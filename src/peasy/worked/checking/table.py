@@ -33,6 +33,10 @@ _MASKABLE = ("scores", "scaled", "masked")
 MASKED_SCORE = -1e4
 """A masked score at or below this counts as minus infinity."""
 
+Cell = tuple[int, int]
+"""Row and column."""
+
+_Totals = dict[int, str]
 _NUMBERED_LABEL = re.compile(r"(?:row|word|token|[xqkvzc])?[\s_]*\{?\(?(\d+)\)?\}?", re.IGNORECASE)
 _TOTAL_LABEL = re.compile(r"(?:row\s*|column\s*)?(?:sums?|totals?|summe|somme|suma|Σ|∑|\\sum|\$\\sum\$)", re.IGNORECASE)
 _MAX_DECIMALS = 15
@@ -86,9 +90,9 @@ class AlignedTable:
         """Return the location of a cell, for error messages."""
         return f"{self.caption}, row {self.rows[row]}, column {self.columns[column]}"
 
-    def by_row(self) -> dict[int, dict[tuple[int, int], CellContent]]:
+    def by_row(self) -> dict[int, dict[Cell, CellContent]]:
         """Return the aligned cells grouped by row."""
-        rows: dict[int, dict[tuple[int, int], CellContent]] = {}
+        rows: dict[int, dict[Cell, CellContent]] = {}
         for cell, content in sorted(self.cells.items(), key=lambda item: item[0]):
             rows.setdefault(cell[0], {})[cell] = content
         return rows
@@ -198,9 +202,7 @@ def align_table(
     return placed
 
 
-def split_totals(
-    written: WrittenTable, step: str, tokens: Iterable[str]
-) -> tuple[WrittenTable, dict[int, str], dict[int, str]]:
+def split_totals(written: WrittenTable, step: str, tokens: Iterable[str]) -> tuple[WrittenTable, _Totals, _Totals]:
     """Separate a last column or row headed "sum" from a table, unless it is one of the tokens."""
     tokens = {token.casefold() for token in tokens}
 
@@ -208,8 +210,7 @@ def split_totals(
         label = label.strip().strip("*_`: ")
         return bool(_TOTAL_LABEL.fullmatch(label)) and label.casefold() not in tokens
 
-    row_totals: dict[int, str] = {}
-    column_totals: dict[int, str] = {}
+    row_totals, column_totals = _Totals(), _Totals()
     rows, columns, cells = written.rows, written.columns, written.cells
     if step == "sums":
         return written, row_totals, column_totals

@@ -109,10 +109,8 @@ def judge_masked(
         return CellVerdict("right", "x", "This key is masked.")
     if not readings:
         return None
-    explanation = readings[0].summary(row, column)
-    return CellVerdict(
-        "wrong", float(readings[0].point[row, column]), f"{labels[1]} is not masked for {labels[0]}: {explanation}."
-    )
+    reason = f"{labels[1]} is not masked for {labels[0]}: {readings[0].summary(row, column)}."
+    return CellVerdict("wrong", float(readings[0].point[row, column]), reason)
 
 
 class SymbolIndexing(Record):
@@ -165,13 +163,9 @@ def judge_symbols(
 
 
 def judge_weighted_sum(
-    table: AlignedTable,
-    row: int,
-    column: int,
-    terms: tuple[SymbolicTerm, ...],
-    symbols: SymbolIndexing,
+    table: AlignedTable, row: int, column: int, terms: tuple[SymbolicTerm, ...], symbols: SymbolIndexing,
     weights: Sequence[TableReading],
-) -> CellVerdict | None:
+) -> CellVerdict | None:  # fmt: skip
     """Judge a weighted sum such as `0.4*v_0 + 0.6*v_1`: each value must have its weight."""
     in_columns = any(cell != (row, column) and cell[0] == row for cell in table.cells)
     verdict: Verdict = "right"
@@ -293,15 +287,11 @@ def range_findings(
         least, most = float(reachable.middle.min()), float(reachable.middle.max())
         text, values = table.texts[row, column].strip(), f"values of column {table.columns[column]}"
         if content.low > float(reachable.high.max()) or content.high < float(reachable.low.min()):
-            reason = (
-                f"{text} is out of range: the {values} lie between {format_number(least)} and {format_number(most)}"
-            )
-            findings.append(
-                table.finding(table.rows[row], "outside", f"{reason}, and so does every weighted mean of them.")
-            )
-        for end, extreme in (
-            (("at most", most), ("at least", least)) if not verdict and most - least > FLOAT_TOLERANCE else ()
-        ):
+            between = f"between {format_number(least)} and {format_number(most)}"
+            reason = f"{text} is out of range: the {values} lie {between}, and so does every weighted mean of them."
+            findings.append(table.finding(table.rows[row], "outside", reason))
+        is_open = not verdict and most - least > FLOAT_TOLERANCE
+        for end, extreme in (("at most", most), ("at least", least)) if is_open else ():
             if abs(content.value - extreme) < FLOAT_TOLERANCE:
                 remarks.append(
                     f"{table.caption}, row {table.rows[row]}: the {values} are {end} {format_number(extreme)}, "

@@ -134,9 +134,8 @@ def _captions(lines: list[str], ends_in_line: bool) -> Iterator[str]:
         text = _CALL.sub("", text).strip()
         if printed := _PRINTED.search(text):
             yield from (string for _, string in _STRING.findall(printed[1]))
-            yield from (
-                part.strip() for part in reversed(_ARGUMENTS.split(_STRING.sub("", printed[1]))) if part.strip()
-            )
+            arguments = map(str.strip, _ARGUMENTS.split(_STRING.sub("", printed[1])))
+            yield from reversed(list(filter(None, arguments)))
             continue
         left, equals, right = text.partition("=")
         if "/" in right and re.search(r"K\s*[.^]*\s*[Tᵀ⊤]", right):  # S = QK^T / √d_k says more than S

@@ -87,9 +87,7 @@ class _ProgramOutput:
             is_longer = self.fragments and set(self.fragments[-1].written) < set(fragment.written)
             self.fragments[-1 if is_longer else len(self.fragments) :] = [fragment]
             used = {given.cells for given in fragment.written}
-            left = (
-                (other, differs) for other, differs in self.unexplained.items() if differs or other.cells not in used
-            )
+            left = ((each, differs) for each, differs in self.unexplained.items() if differs or each.cells not in used)
             self.unexplained = dict(left)
         else:  # True if its inputs are shown, and give other numbers
             self.unexplained[table] = not all(map(_is_input, self.tables))
@@ -170,9 +168,7 @@ class _ProgramOutput:
         before += [[self.printed[each] for each in parents] for parents in names if set(parents) <= set(self.printed)]
         before = [parents for parents in before if len(parents[0].cells) == len(table.cells)]
         # masked scores need not be scaled
-        before += [
-            [replace(each, table=each.table.replace("masked", "scores")) for each in parents] for parents in before
-        ]
+        before += [[replace(one, table=one.table.replace("masked", "scores")) for one in parents] for parents in before]
         for parents in before:
             scales = _scales(parents[-1], table) if not any(name.startswith("key") for name in self.printed) else []
             conventions = [*_CONVENTIONS]
@@ -191,9 +187,7 @@ class _ProgramOutput:
         step = (parse_caption(table.table) or ("",))[0]
         if step in (*_GIVEN, "scores", "key_transposed"):
             return [usual]
-        others = [
-            convention for convention in (usual, *_CONVENTIONS) if step != "scaled" or convention["scoring"] != "dot"
-        ]
+        others = [each for each in (usual, *_CONVENTIONS) if step != "scaled" or each["scoring"] != "dot"]
         return [convention for index, convention in enumerate(others) if convention not in others[:index]]
 
 

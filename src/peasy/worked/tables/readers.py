@@ -298,9 +298,8 @@ def _latex_tables(text: str, before: str = "") -> Iterator[tuple[list[str], list
         after = text[match.end() : following.start()] if following else text[match.end() : match.end() + 20]
         if kind == "matrix" and r"\begin{matrix}" in before and after.lstrip().startswith(("\\\\", "&")):
             continue  # labels of another matrix
-        if kind.endswith(("matrix", "array")) and (
-            (following and _OPERATOR.fullmatch(after)) or _FACTOR.search(before)
-        ):
+        is_operand = (following and _OPERATOR.fullmatch(after)) or _FACTOR.search(before)
+        if kind.endswith(("matrix", "array")) and is_operand:
             continue  # an operand: the numbers at the end of the chain of equals signs count
         body = _latex_rows(inside, kind)
         captions = [*_latex_captions(_ENVIRONMENT.sub("", before)), *_caption_of(text, match.start(), match.end())]
@@ -341,9 +340,7 @@ def _caption_of(text: str, start: int, end: int) -> Iterator[str]:
     opened, closed = text.rfind(r"\begin{table", 0, start), text.rfind(r"\end{table", 0, start)
     if opened > closed:
         stop = text.find(r"\end{table", end)
-        yield from (
-            _strip_latex(caption) for caption in _LATEX_CAPTION.findall(text[opened : stop if stop > 0 else len(text)])
-        )
+        yield from map(_strip_latex, _LATEX_CAPTION.findall(text[opened : stop if stop > 0 else None]))
 
 
 def _strip_latex(text: str) -> str:

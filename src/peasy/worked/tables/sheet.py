@@ -24,6 +24,8 @@ SETTINGS = (
 )  # fmt: skip
 """Settings that a line `name: value` may set."""
 
+_Rows = Sequence[Sequence[str]]
+
 _MAX_TABLES = 500
 """Maximum number of tables in one file."""
 
@@ -66,9 +68,7 @@ class Sheet:
     sequential: bool = False
     """True if tables are the output of a program, so that an input after results starts a new calculation."""
 
-    def add(
-        self, captions: Sequence[str], cells: Sequence[Sequence[str]], rows: Sequence[str], columns: Sequence[str]
-    ) -> None:
+    def add(self, captions: Sequence[str], cells: _Rows, rows: Sequence[str], columns: Sequence[str]) -> None:
         """Add a table under the first caption that names a step. No labels: empty."""
         if len(self.tables) >= _MAX_TABLES:
             raise InvalidInput(f"There are more than {_MAX_TABLES} tables.", hint="Check a shorter file.")
@@ -187,9 +187,7 @@ class Sheet:
         for table, found in zip(self.tables, self.inferred, strict=True):
             inferred |= found if table in tables else {}
         fields: JsonDict = {"title": title, **inferred, **settings}
-        named = [
-            split_totals(table, _step_of(table), {*table.rows} & {*table.columns})[0] for table in tables if table.table
-        ]
+        named = [split_totals(t, _step_of(t), {*t.rows} & {*t.columns})[0] for t in tables if t.table]
         heads = [parsed[1] or 1 for table in named if (parsed := parse_caption(table.table))]
         fields.setdefault("heads", max([1, *heads]))
         fields.setdefault("tokens", list(_infer_tokens(named)))
@@ -199,9 +197,7 @@ class Sheet:
         return replace(config.read(Example, fields), written=tuple(tables))
 
 
-def _parse_symbol(
-    caption: str, cells: Sequence[Sequence[str]], has_heads: bool = False
-) -> tuple[str, int | None] | None:
+def _parse_symbol(caption: str, cells: _Rows, has_heads: bool = False) -> tuple[str, int | None] | None:
     """Return the step and head that a caption names; the number of a matrix such as Q_1 or W_Q^{(1)} is its head.
 
     A_1 and Z_2 may also be results of layers or examples: they belong to heads only if queries, keys or values do.
@@ -311,9 +307,7 @@ def _contradicts(table: WrittenTable, other: WrittenTable) -> bool:
     return bool(known) and sum(not a.may_be(b.low, b.high) for a, b in known) >= len(known) / 2
 
 
-def split_labels(
-    header: Sequence[str] | None, body: Sequence[Sequence[str]]
-) -> tuple[list[list[str]], list[str], list[str]]:
+def split_labels(header: Sequence[str] | None, body: _Rows) -> tuple[list[list[str]], list[str], list[str]]:
     """Separate cells from the labels of rows and columns: a non-numeric header, and a first column of names.
 
     >>> split_labels(["", "I", "AI"], [["I", "0.2", "0.8"]])

@@ -52,7 +52,7 @@ def parse(tex: str) -> _TexNode:
 class _TexParser:
     def __init__(self, tex: str) -> None:
         self.tex = tex
-        self.tokens = _TOKEN.findall(tex)[::-1]
+        self.tokens: list[str] = _TOKEN.findall(tex)[::-1]
 
     def error(self, what: str) -> UnknownTeX:
         return UnknownTeX(f"{what} in {self.tex!r}")

@@ -50,7 +50,7 @@ class Expression(Record, eq=False):
 def _is_positive(operand: _Operand) -> bool:
     """True if no change of a cell can make a number zero: one above 0, a power of e, or a sum of them."""
     if not isinstance(operand, Expression):
-        return operand > 0
+        return bool(operand > 0)
     return operand.name == "EXP" or (operand.name == "+" and builtins.all(map(_is_positive, operand.operands)))
 
 

@@ -69,10 +69,8 @@ def find_index(token_or_index: int | str, labels: Sequence[str], kind: str) -> i
         for known, wanted in ((list(labels), token_or_index), (lowered, token_or_index.lower())):
             if known.count(wanted) > 1:
                 places = [str(index) for index, label in enumerate(known) if label == wanted]
-                raise InvalidInput(
-                    f'"{token_label(token_or_index)}" is at {len(places)} positions.',
-                    hint=f"Which one? Give its position: {', '.join(places[:-1])} or {places[-1]}.",
-                )
+                hint = f"Which one? Give its position: {', '.join(places[:-1])} or {places[-1]}."
+                raise InvalidInput(f'"{token_label(token_or_index)}" is at {len(places)} positions.', hint=hint)
             if wanted in known:
                 return known.index(wanted)
     shown = [token_label(label) for label in labels[:20]]

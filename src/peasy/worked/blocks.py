@@ -176,10 +176,8 @@ class CrossEntropyBlock(GraphBlock):
     def build(self, g: GraphBuilder, logits: str, targets: str = "") -> str:
         """Add targets, probabilities, token_loss, loss and perplexity."""
         if not targets and len(g.example.targets) != len(g.values[logits]):
-            raise InvalidInput(
-                f"There are {len(g.example.targets)} targets for {len(g.values[logits])} rows of {logits}.",
-                hint='Give one for each row: targets = ["love", ""]; "" is not counted.',
-            )
+            message = f"There are {len(g.example.targets)} targets for {len(g.values[logits])} rows of {logits}."
+            raise InvalidInput(message, hint='Give one for each row: targets = ["love", ""]; "" is not counted.')
         targets = targets or g.add_one_hot("targets", g.example.targets, "The word that should come next.")
         if self.smoothing:
             targets = g.add("smoothed_targets", LabelSmoothing(self.smoothing), targets)

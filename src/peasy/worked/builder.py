@@ -186,10 +186,8 @@ class GraphBuilder:
         route = node.routes[0]
         sizes = sorted((size for parent in route.inputs for size in self.values[parent].shape), reverse=True)[:2]
         if len(self.nodes) >= _MAX_NODES or math.prod(sizes) > _MAX_CELLS:
-            raise InvalidInput(
-                f"The example is too large at {node.name}.",
-                hint=f"At most {_MAX_NODES:,} steps, and {_MAX_CELLS:,} numbers in each, can be calculated.",
-            )
+            hint = f"At most {_MAX_NODES:,} steps, and {_MAX_CELLS:,} numbers in each, can be calculated."
+            raise InvalidInput(f"The example is too large at {node.name}.", hint=hint)
         try:
             with np.errstate(all="ignore"):
                 values = route.step.forward(np, *(self.values[parent] for parent in route.inputs))
@@ -200,9 +198,8 @@ class GraphBuilder:
             raise InvalidInput(f"{node.name}: the shapes do not fit: {shapes}.") from None
         hidden = np.isneginf(values)  # masked scores, which no other step may make
         if node.listed and not np.all(np.isfinite(values) | (hidden & isinstance(route.step, Mask))):
-            raise InvalidInput(
-                f"The numbers of {node.name} are not finite.", hint="Use smaller numbers, or an eps above 0."
-            )
+            message = f"The numbers of {node.name} are not finite."
+            raise InvalidInput(message, hint="Use smaller numbers, or an eps above 0.")
         self.nodes[node.name] = node
         self.values[node.name] = values
         return node.name

@@ -51,9 +51,8 @@ def follow(worked: WorkedExample, target: str) -> GradientChain:
     row, column = int(match["row"]), int(match["column"])
     rows, columns = worked.values[node].shape
     if row >= rows or column >= columns:
-        raise NotFound(
-            f"{node} has no entry [{row},{column}].", hint=f"It has {rows} rows and {columns} columns, from 0."
-        )
+        message = f"{node} has no entry [{row},{column}]."
+        raise NotFound(message, hint=f"It has {rows} rows and {columns} columns, from 0.")
     wanted, names = {related_name("d", node)}, list(worked.graph.nodes)
     for name in reversed(names):
         if name in wanted:

@@ -284,10 +284,8 @@ def _check_rectangular(name: str, matrix: Sequence[Sequence[Any]]) -> None:
         raise InvalidInput(f"{name} is empty.", hint="Give at least one row with one number, or leave it out.")
     for index, row in enumerate(matrix):
         if len(row) != len(matrix[0]):
-            raise InvalidInput(
-                f"{name} has rows of different lengths: row 0 has {len(matrix[0])}, row {index} has {len(row)}.",
-                hint="Give every row the same length.",
-            )
+            message = f"{name} has rows of different lengths: row 0 has {len(matrix[0])}, row {index} has {len(row)}."
+            raise InvalidInput(message, hint="Give every row the same length.")
 
 
 def _faults(example: Example) -> Iterator[tuple[str, str]]:

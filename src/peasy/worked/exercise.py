@@ -100,10 +100,8 @@ def read_size(size: str) -> tuple[int, int]:
     """
     match = re.fullmatch(r"\s*(\d{1,3})\s*[xX×]\s*(\d{1,3})\s*", size)
     if not match or not (2 <= int(match[1]) <= _MAX_SIZE and 1 <= int(match[2]) <= _MAX_SIZE):
-        raise UsageError(
-            f'"{size}" is not a valid worksheet size.',
-            hint=f"Give tokens x width, such as 3x2: 2 to {_MAX_SIZE} tokens and a width of 1 to {_MAX_SIZE}.",
-        )
+        hint = f"Give tokens x width, such as 3x2: 2 to {_MAX_SIZE} tokens and a width of 1 to {_MAX_SIZE}."
+        raise UsageError(f'"{size}" is not a valid worksheet size.', hint=hint)
     return int(match[1]), int(match[2])
 
 

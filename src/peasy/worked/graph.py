@@ -178,9 +178,8 @@ class Step(FrozenSettings, ABC):
         """Return the route of each input's gradient by the chain rule; None = no gradient, as for a target."""
         if self.is_fixed:
             return tuple(None for _ in at.inputs)
-        raise InvalidInput(
-            f"There is no gradient through {at.output}.", hint="Choose a loss that does not depend on this step."
-        )
+        message = f"There is no gradient through {at.output}."
+        raise InvalidInput(message, hint="Choose a loss that does not depend on this step.")
 
     def bounds(self, *inputs: Interval) -> Interval:
         """Return the bounds of the output for bounds of the inputs: `forward` on intervals, unless it is too wide."""

@@ -215,14 +215,12 @@ def solve(example: Example) -> WorkedExample:
         for node in listed
     )
     if not steps:
-        raise InvalidInput(
-            "The example gives nothing to compute.", hint="Give x, or q and k, or weights (and v for the context)."
-        )
+        message = "The example gives nothing to compute."
+        raise InvalidInput(message, hint="Give x, or q and k, or weights (and v for the context).")
     names = [step.base for step in steps]
     if example.last_step and example.last_step not in names:
-        raise InvalidInput(
-            f'last_step = "{example.last_step}" is not one of the steps.', hint=f"Steps: {', '.join(names)}."
-        )
+        message = f'last_step = "{example.last_step}" is not one of the steps.'
+        raise InvalidInput(message, hint=f"Steps: {', '.join(names)}.")
     last = len(names) - names[::-1].index(example.last_step) if example.last_step else len(names)
     return WorkedExample(example, steps[:last], settings.attention_mask, graph, values, labels)
 

@@ -49,16 +49,12 @@ def _parse_call(name: str, text: str) -> tuple[str, list[str], JsonDict]:
     except SyntaxError:
         call = None
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
-        raise InvalidInput(
-            f"steps.{name}: {text!r} is not of the form operation(input, setting=value).",
-            hint='For example: hidden = "project(x, w_1, b_1)".',
-        )
+        message = f"steps.{name}: {text!r} is not of the form operation(input, setting=value)."
+        raise InvalidInput(message, hint='For example: hidden = "project(x, w_1, b_1)".')
     if call.func.id not in _OPERATIONS:
         near = did_you_mean(call.func.id, _OPERATIONS)
-        raise InvalidInput(
-            f"steps.{name}: there is no operation {call.func.id}.",
-            hint=near or f"Operations: {', '.join(_OPERATIONS)}.",
-        )
+        message = f"steps.{name}: there is no operation {call.func.id}."
+        raise InvalidInput(message, hint=near or f"Operations: {', '.join(_OPERATIONS)}.")
     settings: JsonDict = {}
     for keyword in call.keywords:
         value = ast.unparse(keyword.value)

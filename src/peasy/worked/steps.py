@@ -47,10 +47,8 @@ class SelectHead(Step):
             reference = inputs[-1].shape[-1] if len(inputs) > 2 else width
             own_heads, rest = divmod(reference, d_head) if d_head and not remainder else (self.heads, 0)
             if rest or not own_heads:
-                raise InvalidInput(
-                    f"Keys of width {reference} do not fit {self.heads} query heads of width {d_head}.",
-                    hint=f"The columns of w_k must be a multiple of {d_head}.",
-                )
+                message = f"Keys of width {reference} do not fit {self.heads} query heads of width {d_head}."
+                raise InvalidInput(message, hint=f"The columns of w_k must be a multiple of {d_head}.")
         if width % own_heads:
             split_heads(np, np.empty((1, width)), own_heads)  # raises with the widths that fit
         return self.head * own_heads // self.heads * (width // own_heads), width // own_heads

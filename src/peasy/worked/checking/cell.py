@@ -208,10 +208,8 @@ def _parse_term(text: str, written: object, where: str) -> SymbolicTerm:
 
 def _raise_unreadable(written: object, where: str) -> NoReturn:
     excerpt = str(written) if len(str(written)) <= 40 else str(written)[:37] + "..."
-    raise InvalidInput(
-        f'{where}: "{excerpt}" cannot be read as a number.',
-        hint="Write 0.71, 40 %, 1/2, √2 or e^0.71; x for a masked cell; leave a cell without an answer empty.",
-    )
+    hint = "Write 0.71, 40 %, 1/2, √2 or e^0.71; x for a masked cell; leave a cell without an answer empty."
+    raise InvalidInput(f'{where}: "{excerpt}" cannot be read as a number.', hint=hint)
 
 
 class _NotAnExpression(Exception):

@@ -134,15 +134,12 @@ def table_name(written: WrittenTable, example: Example, present: Sequence[str] =
         step = "concat" if example.heads > 1 and head is None else "context"
     if head is None or (example.heads == 1 and head == 1):
         if example.heads > 1 and step in PER_HEAD[4:]:
-            raise InvalidInput(
-                f'"{_truncate(written.table)}" does not say which head it belongs to.', hint=f"Write {step} head 1."
-            )
+            message = f'"{_truncate(written.table)}" does not say which head it belongs to.'
+            raise InvalidInput(message, hint=f"Write {step} head 1.")
         return step
     if step not in PER_HEAD or not 1 <= head <= example.heads:
-        raise InvalidInput(
-            f'"{_truncate(written.table)}" names head {head}, but there are {example.heads} heads.',
-            hint="Set the number of heads: heads = 2.",
-        )
+        message = f'"{_truncate(written.table)}" names head {head}, but there are {example.heads} heads.'
+        raise InvalidInput(message, hint="Set the number of heads: heads = 2.")
     return head_name(step, head)
 
 
@@ -310,10 +307,8 @@ def _check_inputs(table: AlignedTable) -> None:
     if table.step not in INPUTS:
         return
     if table.misfits:
-        raise InvalidInput(
-            f"{table.caption} has rows of different lengths, or more rows than there are tokens.",
-            hint="Give every row the same length, and one row per token.",
-        )
+        message = f"{table.caption} has rows of different lengths, or more rows than there are tokens."
+        raise InvalidInput(message, hint="Give every row the same length, and one row per token.")
     for cell, content in table.cells.items():
         if isinstance(content, tuple):
             table.cells[cell] = CellMark.UNREADABLE

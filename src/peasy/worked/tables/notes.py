@@ -54,9 +54,8 @@ def read_notes(path: str | Path) -> Notes:
     suffix = path.suffix.lower()
     if suffix not in CHECKED_SUFFIXES:
         _require_file(path)
-        raise InvalidInput(
-            f"{path.name} has a file type that cannot be checked.", hint=f"File types: {', '.join(CHECKED_SUFFIXES)}."
-        )
+        message = f"{path.name} has a file type that cannot be checked."
+        raise InvalidInput(message, hint=f"File types: {', '.join(CHECKED_SUFFIXES)}.")
     if suffix in (".xlsx", ".npy"):
         _require_file(path)
         return read_text(read_workbook(path) if suffix == ".xlsx" else read_array_file(path), ".csv", path.name)
@@ -95,9 +94,8 @@ def _require_file(path: Path) -> None:
         with suppress(OSError):
             siblings = [near for near in path.parent.iterdir() if near.suffix in CHECKED_SUFFIXES][:1000]
         near = did_you_mean(path.name, [*(sibling.name for sibling in siblings), *library_files("as-written")])
-        raise NotFound(
-            f"There is no file {path}.", hint=near or "peasy check takes a .toml, .md, .tex, .html or .csv file."
-        )
+        message = f"There is no file {path}."
+        raise NotFound(message, hint=near or "peasy check takes a .toml, .md, .tex, .html or .csv file.")
     if not path.is_file():
         raise InvalidInput(f"{path} is not a file.")
 
@@ -106,9 +104,8 @@ def _read_file(path: Path) -> str:
     _require_file(path)
     try:
         if path.stat().st_size > _MAX_BYTES:
-            raise InvalidInput(
-                f"{path.name} has {path.stat().st_size:,} bytes.", hint=f"Notes have at most {_MAX_BYTES:,}."
-            )
+            message = f"{path.name} has {path.stat().st_size:,} bytes."
+            raise InvalidInput(message, hint=f"Notes have at most {_MAX_BYTES:,}.")
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise InvalidInput(f"{path.name} is not UTF-8 text.") from None
@@ -117,9 +114,8 @@ def _read_file(path: Path) -> str:
     if "\0" in text:
         raise InvalidInput(f"{path.name} is not text: it contains NUL bytes.")
     if not text.strip():
-        raise InvalidInput(
-            f"{path.name} is empty.", hint="Notes contain tables with the step above each: X, W_Q, scores ..."
-        )
+        message = f"{path.name} is empty."
+        raise InvalidInput(message, hint="Notes contain tables with the step above each: X, W_Q, scores ...")
     return text
 
 

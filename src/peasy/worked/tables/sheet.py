@@ -160,10 +160,8 @@ class Sheet:
         if not any(table.table for table in self.tables):
             captions = [table.description for table in self.tables if table.description][:5]
             found = f" Captions found: {', '.join(captions)}." if captions else ""
-            raise InvalidInput(
-                f"No table has a caption that names its step.{found}",
-                hint="Put the step above each table: X, W_Q, W_K, W_V, Q, K, V, scores, scaled, weights, context.",
-            )
+            hint = "Put the step above each table: X, W_Q, W_K, W_V, Q, K, V, scores, scaled, weights, context."
+            raise InvalidInput(f"No table has a caption that names its step.{found}", hint=hint)
         parts = [list(self.tables)] if self.sequential else _split_parts(self.tables)
         titles = [title] if len(parts) == 1 else [f"{title}, part {number + 1}" for number in range(len(parts))]
         return tuple(self.build(*part) for part in zip(titles, parts, strict=True))

@@ -6,7 +6,7 @@ import zlib
 import numpy as np
 
 from peasy.render import palette
-from peasy.render.raster import heat_data_uri, heat_png, max_pool
+from peasy.render.heatmap import heat_data_uri, heat_png, max_pool
 
 SCALE = palette.ColourScale(0.0, 1.0, "sequential")
 

@@ -15,7 +15,7 @@ from peasy.worked.attention_graph import FormulaSettings, attention_graph, given
 from peasy.worked.checking.checker import TableChecker
 from peasy.worked.checking.readings import TableReading
 from peasy.worked.intervals import Interval
-from peasy.worked.tables import files, read_notes, read_text
+from peasy.worked.tables import notes, read_notes, read_text
 
 X = "**X**\n\n| | 0 | 1 |\n|-|-|-|\n| I | 1 | 0 |\n| love | 0 | 1 |\n| AI | 1 | 1 |\n\n"
 W = (
@@ -468,9 +468,9 @@ def test_tables_beside_each_other_in_a_workbook(monkeypatch, tmp_path):
 
 
 def test_empty_cells_of_a_workbook_do_not_count(monkeypatch, tmp_path):
-    monkeypatch.setattr(files, "_MAX_SHEET_CELLS", 50)
+    monkeypatch.setattr(notes, "_MAX_SHEET_CELLS", 50)
     assert side_by_side(monkeypatch, tmp_path, np.full((3, 3), 0.333)).points == (18, 18)
-    monkeypatch.setattr(files, "_MAX_SHEET_CELLS", 20)
+    monkeypatch.setattr(notes, "_MAX_SHEET_CELLS", 20)
     with pytest.raises(InvalidInput, match="more than 20 cells"):
         side_by_side(monkeypatch, tmp_path, np.full((3, 3), 0.333))
 

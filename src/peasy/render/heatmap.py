@@ -1,7 +1,11 @@
 """SVG heat maps: a matrix with its numbers, a grid of maps (layers by heads) with the chosen one large, and tables."""
 
+import base64
+import struct
+import zlib
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from xml.sax.saxutils import escape
 
 import numpy as np
@@ -11,7 +15,6 @@ from peasy.render import svg_layout as svg
 from peasy.render.figure_tables import chosen_matrix, tile_notice
 from peasy.render.grid import Grid, lay_out, table_text
 from peasy.render.number import format_number
-from peasy.render.raster import heat_data_uri, max_pool
 from peasy.render.svg_layout import BOLD_WIDTH_FACTOR, SvgFragment, rect_at, text_at, text_width, truncate_to_width
 from peasy.views.document import Document, Maps, Matrix, Table
 
@@ -26,6 +29,9 @@ _MAX_TABLE_ROWS, _MAX_TABLE_CELL_WIDTH = 40, 440
 _MAX_WIDTH, _GAP, _MIN_MAP_SIDE, _MAX_MAP_SIDE = 900, 6, 26, 120
 _LARGE_MAP_SIDE, _MAX_IMAGE_SIDE, _THUMBNAIL_SIDE = 480, 512, 32
 _LABEL_WIDTH, _MAX_TICKS = 90, 24
+
+_NUM_COLOURS = 200
+"""Number of palette colours of an image; one more, transparent, is used for NaN."""
 
 
 def matrix_fragment(matrix: Matrix, decimals: int) -> SvgFragment:
@@ -244,3 +250,49 @@ def _image(values: np.ndarray, scale: palette.ColourScale, x: float, y: float, w
 def _stack_maps(fragments: list[SvgFragment]) -> SvgFragment:
     stacked = svg.stack(fragments, 18)
     return SvgFragment(stacked.width, stacked.height - 18, stacked.body, ends_line=True)
+
+
+def heat_png(values: np.ndarray, scale: palette.ColourScale, upscale: int = 1) -> bytes:
+    """Return a PNG with `upscale` by `upscale` pixels per cell; NaN is transparent."""
+    span = scale.high - scale.low
+    with np.errstate(invalid="ignore"):
+        share = np.clip((values - scale.low) / span, 0, 1) if span > 0 else np.where(np.isfinite(values), 0.5, np.nan)
+        share = np.sqrt(share) if scale.lifted else share
+        codes = np.where(np.isfinite(share), np.rint(share * (_NUM_COLOURS - 1)), _NUM_COLOURS).astype(np.uint8)
+    codes = codes.repeat(upscale, axis=0).repeat(upscale, axis=1)
+    height, width = codes.shape
+    lines = np.concatenate([np.zeros((height, 1), np.uint8), codes], axis=1)
+    header = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)
+    chunks = (
+        (b"IHDR", header), (b"PLTE", _colour_table(scale.palette)), (b"tRNS", b"\xff" * _NUM_COLOURS + b"\0"),
+        (b"IDAT", zlib.compress(lines.tobytes(), 6)), (b"IEND", b""),
+    )  # fmt: skip
+    packed = (struct.pack(">I", len(d)) + kind + d + struct.pack(">I", zlib.crc32(kind + d)) for kind, d in chunks)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(packed)
+
+
+def heat_data_uri(values: np.ndarray, scale: palette.ColourScale, upscale: int = 1) -> str:
+    """Return the PNG as a data URI."""
+    return "data:image/png;base64," + base64.b64encode(heat_png(values, scale, upscale)).decode("ascii")
+
+
+def max_pool(values: np.ndarray, max_size: int) -> tuple[np.ndarray, int]:
+    """Max-pool the last two axes to at most `max_size` tiles; return the tiles and their side length.
+
+    >>> max_pool(np.arange(16.0).reshape(4, 4), 2)[0].tolist()
+    [[5.0, 7.0], [13.0, 15.0]]
+    """
+    side = -(-max(values.shape[-2:]) // max_size)
+    if side <= 1:
+        return values, 1
+    rows, columns = (-(-size // side) * side for size in values.shape[-2:])
+    pad = [(0, 0)] * (values.ndim - 2) + [(0, rows - values.shape[-2]), (0, columns - values.shape[-1])]
+    padded = np.pad(np.where(np.isfinite(values), values, -np.inf), pad, constant_values=-np.inf)
+    tiles = padded.reshape(*values.shape[:-2], rows // side, side, columns // side, side).max(axis=(-3, -1))
+    return np.where(np.isfinite(tiles), tiles, np.nan), side
+
+
+@cache
+def _colour_table(name: str) -> bytes:
+    colours = (palette.colour(name, shade / (_NUM_COLOURS - 1)) for shade in range(_NUM_COLOURS))
+    return b"".join(bytes.fromhex(colour[1:]) for colour in colours) + b"\0\0\0"

@@ -20,9 +20,7 @@ from peasy.worked.builder import GraphBuilder
 from peasy.worked.decoding import BeamSearchBlock, KvCacheBlock, SamplingBlock
 from peasy.worked.example import Example
 from peasy.worked.graph import Step
-from peasy.worked.losses import SquaredError
-from peasy.worked.recurrent import AdditiveAttentionBlock, GruStep, LstmStep, RnnStep
-from peasy.worked.updates import add_updates
+from peasy.worked.training import SquaredError, add_updates
 
 _STEPS: dict[str, Callable[[], Step]] = {
     "project": op.Project, "add": op.Add, "multiply": op.Multiply, "divide": op.Divide,
@@ -35,7 +33,8 @@ _BLOCKS: dict[str, type[blocks.GraphBlock]] = {
     "rms_norm": blocks.RmsNormBlock, "feed_forward": blocks.FeedForwardBlock, "attention": blocks.AttentionBlock,
     "encoder_block": blocks.TransformerBlock, "decoder_block": blocks.DecoderBlock, "gpt": blocks.GptBlock,
     "softmax": blocks.SoftmaxBlock, "cross_entropy": blocks.CrossEntropyBlock,
-    "rnn_step": RnnStep, "gru_step": GruStep, "lstm_step": LstmStep, "additive_attention": AdditiveAttentionBlock,
+    "rnn_step": blocks.RnnStep, "gru_step": blocks.GruStep, "lstm_step": blocks.LstmStep,
+    "additive_attention": blocks.AdditiveAttentionBlock,
     "sampling": SamplingBlock, "beam_search": BeamSearchBlock, "kv_cache": KvCacheBlock,
 }  # fmt: skip
 _OPERATIONS = (*_STEPS, *_BLOCKS)

@@ -17,7 +17,7 @@ from peasy.formula.activations import FUNCTIONS
 from peasy.formula.masks import position_distances
 from peasy.formula.normalise import NORMALISATIONS
 from peasy.parameters import Record
-from peasy.worked import losses, operations, position_steps, updates
+from peasy.worked import operations, position_steps, training
 from peasy.worked.graph import Step
 from peasy.worked.label import format_number, format_operand
 from peasy.worked.steps import Mask, Normalise, NormaliseGradient, Scale, Score
@@ -160,32 +160,34 @@ STEP_SLIPS: dict[type[Step], tuple[tuple[str, _Way], ...]] = {
         ("only the diagonal of the Jacobian was used", lambda step, g, a, x: a * (1 - a) * g),
         ("the factor of the weights was left out", lambda step, g, a, x: g - (g * a).sum(-1, keepdims=True)),
     ),
-    losses.CrossEntropy: (
+    training.CrossEntropy: (
         ("the logarithm to base 10 was taken", lambda step, z, p, t: _targets(np.log10(p), t)),
         ("the logarithm to base 2 was taken", lambda step, z, p, t: _targets(np.log2(p), t)),
         ("the logarithm was forgotten", lambda step, z, p, t: (t * p).sum(-1, keepdims=True)),
         ("1 - p was written", lambda step, z, p, t: 1 - (t * p).sum(-1, keepdims=True)),
     ),
-    losses.TargetMean: (
+    training.TargetMean: (
         ("the sum was not divided by the number of tokens", lambda step, x, t: x.sum(0, keepdims=True)),
         ("tokens without a target were counted", lambda step, x, t: x.mean(0, keepdims=True)),
     ),
-    losses.TargetShare: (("it was not divided by the number of tokens", lambda step, g, t: g * t.any(1)[:, None]),),
-    losses.CrossEntropyGradient: (
+    training.TargetShare: (("it was not divided by the number of tokens", lambda step, g, t: g * t.any(1)[:, None]),),
+    training.CrossEntropyGradient: (
         ("it was not divided by the number of tokens", lambda step, g, p, t: (p - t) * t.any(1, keepdims=True)),
         ("the target was not subtracted", lambda step, g, p, t: g * p),
     ),
-    losses.LabelSmoothing: (
+    training.LabelSmoothing: (
         ("the targets were not smoothed", lambda step, t: t),
         ("the share was divided by one word less", lambda step, t: (
             np.where(t == 1, 1 - step.smoothing, step.smoothing / (t.shape[1] - 1)))),
     ),
-    losses.SquaredError: (
+    training.SquaredError: (
         ("½ was left out", lambda step, y, t: ((y - t) ** 2).sum(keepdims=True)),
         ("the mean was calculated instead of half the sum", lambda step, y, t: ((y - t) ** 2).mean(keepdims=True)),
         ("the differences were not squared", lambda step, y, t: np.abs(y - t).sum(keepdims=True) / 2),
     ),
-    losses.SquaredErrorGradient: (("the factor 2 was kept, but ½ cancels it", lambda step, g, y, t: 2 * g * (y - t)),),
+    training.SquaredErrorGradient: (
+        ("the factor 2 was kept, but ½ cancels it", lambda step, g, y, t: 2 * g * (y - t)),
+    ),
     operations.WeightedSum: (
         ("{1} was added instead of subtracted", lambda step, *x: _weighted((step.factors[0], -step.factors[1]), x)),
         ("the factor of {1} was left out", lambda step, *x: _weighted(
@@ -193,17 +195,17 @@ STEP_SLIPS: dict[type[Step], tuple[tuple[str, _Way], ...]] = {
         ("the two factors were swapped", lambda step, *x: _weighted(step.factors[::-1], x)),
         ("{0} was left out", lambda step, *x: step.factors[1] * x[1]),
     ),
-    updates.SecondMoment: (
+    training.SecondMoment: (
         ("the gradient was not squared", lambda step, v, g: step.beta * v + (1 - step.beta) * g),
         ("the factor 1 - β was left out", lambda step, v, g: step.beta * v + g**2),
         ("β and 1 - β were swapped", lambda step, v, g: (1 - step.beta) * v + step.beta * g**2),
     ),
-    updates.BiasCorrection: (
+    training.BiasCorrection: (
         ("the bias correction was left out", lambda step, m: m),
         ("β was not raised to the number of the step", lambda step, m: m / (1 - step.beta)),
         ("it was multiplied instead of divided", lambda step, m: m * (1 - step.beta**step.step)),
     ),
-    updates.AdamWUpdate: (
+    training.AdamWUpdate: (
         ("the step was added instead of subtracted", lambda step, w, m, v: 2 * w * (1 - step.lr * step.weight_decay)
             - step.forward(np, w, m, v)),
         ("the root of the second moment was forgotten", lambda step, w, m, v: (

@@ -325,6 +325,14 @@ def test_on_a_phone_the_switch_its_effect_and_the_textbook_are_in_view(home):
         assert part.evaluate(IN_VIEW), "what is switched and what changes are seen together"
     page.get_by_role("button", name="Textbook").click()
     assert page.get_by_role("heading", name="A summary of the context").evaluate(IN_VIEW)
+    page.get_by_role("combobox", name="Chapter").select_option("4 of 10: Scale")
+    page.locator(".scores").wait_for()
+    page.wait_for_function("""() => {
+        const boxOf = (name) => document.querySelector(name).getBoundingClientRect();
+        const [part, cover] = [boxOf(".scores"), boxOf(".textbook")];
+        return part.top >= 0 && part.bottom <= cover.top;
+    }""")  # what the chapter is about is above it
+    page.get_by_role("combobox", name="Chapter").select_option("1 of 10: A summary of the context")
     layers = page.evaluate("""() => [".textbook", ".flow-scroll canvas"].map((name) => {
         const part = document.querySelector(name);
         return Number(getComputedStyle(name === ".textbook" ? part.parentElement : part).zIndex);
@@ -337,6 +345,12 @@ def test_on_a_phone_each_step_of_the_arithmetic_is_in_view(home):
     page.get_by_role("button", name="weight 1.00", exact=True).click()
     for picture in (".products", ".scores", ".zoom-mask", ".zoom-softmax"):
         assert page.locator(picture).evaluate(IN_VIEW), picture
+        parts = page.locator(f"{picture} text, {picture} .track").evaluate_all(
+            "(all) => all.map((one) => [one.tagName, one.getBoundingClientRect().toJSON()])"
+        )
+        for name, box in parts:
+            assert 0 <= box["x"] <= box["right"] <= 390, (picture, name, box)
+            assert box["height"] > 12 if name == "text" else box["width"] > 24, (picture, name, box)
         page.get_by_role("button", name="Next step").click()
 
 
@@ -410,6 +424,14 @@ def test_a_head_of_a_translator_is_switched_off_where_its_story_is(home, browser
     saved.goto((tmp_path / "shared.html").as_uri())
     saved.get_by_role("button", name="Switch this head off").click()
     saved.get_by_text(f"jours falls from {before} to {after}").wait_for()
+    note = saved.get_by_text("With an earlier head off, this head has other numbers")
+    for opened, is_earlier in (("attention.0", False), ("cross_attention.1", True)):
+        saved.locator(f'[data-head="decoder.1.{opened}"]').click()
+        (note if is_earlier else saved.locator(".zoom-steps li").first).wait_for()
+        assert note.count() == is_earlier, "cross-attention comes after self-attention"
+        if not is_earlier:
+            saved.get_by_role("button", name="Switch this head off").click()
+            saved.get_by_text("Without layer 1, head 0: ").wait_for()
     saved.context.close()
 
 

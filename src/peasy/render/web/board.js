@@ -1,7 +1,7 @@
 // Board: the arithmetic of one number. Of an attention weight, it plays term by term beside the row of its query.
 
 import { cssColour, fractionOf, rampOf, textColourOn, tokenColour } from "./colour.js";
-import { bar, bdi, button, fill, mainButton, make, prefersStills, quiet } from "./figure.js";
+import { bar, bdi, button, fill, isPhone, mainButton, make, prefersStills, quiet } from "./figure.js";
 import { clamp, dot, indices, reachOf, sum, writeNumber } from "./numbers.js";
 import { Player } from "./player.js";
 import { calculateRow, inParentheses, isRight, linesOf, writeProducts } from "./weight.js";
@@ -63,6 +63,11 @@ export class Board {
 			make("div.zoom-parts", this.#drawRow(), make("div", this.#controls(), this.list)),
 		);
 		this.#draw();
+	}
+
+	/** What a chapter scrolls to: on a phone, half of which it covers, the step. */
+	get current() {
+		return (isPhone() && this.list?.querySelector("[aria-current]")) || this.element;
 	}
 
 	/** Show the next step of the arithmetic; false after the last. */
@@ -310,7 +315,7 @@ export class Board {
 				{ viewBox: "0 0 600 58", class: "scores", "aria-hidden": true },
 				make("path.axis", { d: "M10 30H590M300 22V38M20 26V34M580 26V34" }),
 				[-reach, 0, reach].map((number, at) =>
-					make("text", { x: 20 + 280 * at, y: 54, "text-anchor": "middle" }, write(number, 1)),
+					make("text", { x: 10 + 290 * at, y: 54, "text-anchor": ["start", "middle", "end"][at] }, write(number, 1)),
 				),
 				points,
 			),

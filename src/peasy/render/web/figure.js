@@ -57,6 +57,9 @@ export function caveatLine(caveat) {
 	return make("p.quiet.caveat", caveat.charAt(0).toUpperCase() + caveat.slice(1));
 }
 
+/** Whether layers are drawn one below the other. */
+export const isPhone = () => window.innerWidth < 700;
+
 export const prefersStills = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
 // Labelled <select>; `onChange` receives the chosen index.

@@ -1,13 +1,12 @@
 // Picture of a forward pass with its story: the flow, a caption of measured numbers, one head opened, heads off.
 
 import { Board } from "./board.js";
-import { bar, bdi, button, byteNote, caveatLine, fill, make, prefersStills, quiet } from "./figure.js";
+import { bar, bdi, button, byteNote, caveatLine, fill, isPhone, make, prefersStills, quiet } from "./figure.js";
 import { ModelFlow } from "./modelflow.js";
 import { headKeys } from "./moves.js";
 import { argmax, clamp, writeNumber } from "./numbers.js";
 
 const CROSS = "cross_attention";
-const PHONE = 700; // pixels of the window below which the layers are drawn one below the other
 
 /** Name of a head in requests and data. */
 export const headName = ({ stack, layer, part, head }) => `${stack}.${layer}.${part}.${head}`;
@@ -153,7 +152,7 @@ export class FlowView {
 			hasBars: this.similar ? true : undefined,
 			cached: this.cached,
 			size: Math.min(Math.max(window.innerHeight - 460, 260), 560),
-			narrow: window.innerWidth < PHONE,
+			narrow: isPhone(),
 		});
 		this.drawAnswer();
 		this.#drawCaption();
@@ -244,11 +243,9 @@ export class FlowView {
 					title: `Layer ${layer}, head ${head} (o)`,
 				}),
 			this.off.length > 1 && button("All heads on", () => this.setOff([])),
-			Boolean(part) && button("Play", () => this.playArithmetic(), { title: "Play the arithmetic of this weight" }),
+			Boolean(part) && button("Play", () => this.playArithmetic(), { title: "Play this arithmetic" }),
 		);
-		const cached =
-			`Rows in italics: keys and values of ${this.cached} tokens come from the KV cache; ` +
-			"only the last row was computed.";
+		const cached = `Rows in italics: the keys and values of ${this.cached} tokens come from the KV cache.`;
 		const pieces = this.pass.stacks.flatMap(({ tokens }) => tokens.pieces);
 		const numUnknown = pieces.filter((piece) => piece === "<unk>").length;
 		const unknown = `${numUnknown} of ${pieces.length} tokens are <unk>, words that this model does not know.`;
@@ -396,7 +393,7 @@ function aboutStep(loss, next) {
 /** The likeliest next tokens, now and before; with `add` as buttons. */
 export function fillAnswer(place, tokens, before = [], add = null, title = "next token") {
 	const measure = title.startsWith("next") ? "probability" : title;
-	const items = tokens.slice(0, window.innerWidth < PHONE ? 4 : 8).map(({ id, piece, probability }) => {
+	const items = tokens.slice(0, isPhone() ? 4 : 8).map(({ id, piece, probability }) => {
 		const was = before.find((token) => token.id === id)?.probability;
 		const written = writeNumber(probability, 2);
 		const change = was === undefined ? "" : `${writeNumber(was, 2)} → `;

@@ -35,5 +35,5 @@ export function tabs(entries, onChoose) {
 		buttons[target].focus();
 		choose(entries[target].name);
 	});
-	return { element: element("div", list, panel), choose, panel };
+	return { element: element("div", list, panel), choose };
 }

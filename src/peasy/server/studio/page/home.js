@@ -229,7 +229,7 @@ export class Page {
 			next.length > 0 &&
 				button("Gradients of a training step", () => this.showGradients(!this.state.g), {
 					"aria-pressed": Boolean(this.state.g),
-					title: "How the loss on this sentence would change with each score of this head; the model stays as it is",
+					title: "How the loss on this sentence would change with each score of this head",
 				}),
 			element("a", { href: `look?${look}` }, "All heads as maps (Look)"),
 			this.steps.length > 0 &&
@@ -399,7 +399,7 @@ export class Page {
 		await (layer === undefined ? view.openHead(place) : view.openLayer(place.stack, layers.at(layer)?.layer ?? 0));
 		if (this.state.ch !== String(number + 1)) return; // another chapter was opened meanwhile
 		if (ownKey) view.chooseCell(view.row, view.row);
-		scrollTo(step === undefined ? this.title : view.board.element);
+		scrollTo(step === undefined ? this.title : view.board.current);
 	}
 
 	/** Register keys and exports: only once there is a picture that they can act on. */

@@ -21,8 +21,7 @@ export class Page {
 		place.append(
 			...pageHeader(
 				"Meaning",
-				"A model turns words and texts into vectors. Words used in similar contexts get similar vectors: what is " +
-					"near on the map has a similar meaning, as far as the model knows.",
+				"A model turns words and texts into vectors: what is near on the map was used in similar contexts.",
 			),
 			this.tabs.element,
 		);

@@ -1,6 +1,7 @@
 // Page Models: list, architecture diagram, proof on the user's texts, API snippets, import.
 
 import { renderDocument } from "../document.js";
+import { isPhone } from "/web/render/figure.js";
 import { fillAnswer } from "/web/render/flowview.js";
 import { ModelFlow } from "/web/render/modelflow.js";
 import { formatCount, writeNumber } from "/web/render/numbers.js";
@@ -150,7 +151,7 @@ export class Page {
 		const flow = new ModelFlow({ token: () => open(), head: (...place) => open(place), layer: () => open() }, answer);
 		const result = await this.shell.forwardPass({ model: this.name, text });
 		fillAnswer(answer, result.next_tokens);
-		requestAnimationFrame(() => flow.show(result, { isOff: () => false, size: 300, narrow: window.innerWidth < 700 }));
+		requestAnimationFrame(() => flow.show(result, { isOff: () => false, size: 300, narrow: isPhone() }));
 		return flow.element;
 	}
 

@@ -24,8 +24,7 @@ export class Page {
 		place.append(
 			...pageHeader(
 				"Train",
-				"Train a model on text on this machine. Follow its loss, its samples and its attention. Stopping " +
-					"saves the run, and every run can be resumed.",
+				"Train a model on this machine; follow its loss, samples and attention. A run can be stopped and resumed.",
 			),
 			this.newRun,
 			this.jobPanel.element,

@@ -21,8 +21,7 @@ export class Page {
 			...pageHeader(
 				"Translate",
 				"Two models translate the same text. Ribbons join each word of the translation with the source words it " +
-					"attends to: where they cross, the word order changes; where they meet or spread, the number of words " +
-					"changes.",
+					"attends to: where they cross, the word order changes.",
 			),
 		);
 	}

@@ -175,7 +175,7 @@ export class Page {
 				button(
 					"Own numbers",
 					() => this.changeExample(this.ownExample ?? (this.example.x ? this.example : BLANK_EXAMPLE)),
-					{ title: "Change any number; paste from a spreadsheet" },
+					{ title: "Change or paste numbers" },
 				),
 				!this.isNetwork && button("Quiz", () => this.toggleQuiz(), { "aria-pressed": Boolean(this.state.quiz) }),
 			),

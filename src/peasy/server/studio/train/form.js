@@ -29,7 +29,7 @@ const SIZES = [
 	["tiny", "tiny: a first try in a minute"],
 	["small", "small"],
 	["base", "base: hours on a CPU"],
-	["speedrun", "speedrun: gpt that learns faster, exports to ONNX only"],
+	["speedrun", "speedrun: learns faster, exports to ONNX only"],
 ];
 const UPLOAD_CHUNK = 200000; // characters per request
 
@@ -109,7 +109,7 @@ export class TrainForm {
 			details(
 				"More",
 				wideField("sentence whose attention is recorded at every checkpoint", this.sentence),
-				field("checkpoints to keep", this.keep, "more of them let you watch a head form on Home"),
+				field("checkpoints to keep", this.keep, "with more, watch a head form on Home"),
 			),
 			flexRow(this.submitButton, (this.note = element("span.quiet", { role: "status" }))),
 		);

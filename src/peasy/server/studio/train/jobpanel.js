@@ -98,7 +98,7 @@ export class JobPanel {
 			);
 		else fill(this.errorContainer);
 		if (previous?.id !== job.id || previous.state !== job.state) this.shell.announce(this.stateLine.textContent);
-		if (previous === null || previous.state !== job.state || this.running) this.onUpdate(job);
+		if (previous?.state !== job.state || this.running) this.onUpdate(job);
 	}
 
 	showProgress({ last_step: last, log, command }) {

@@ -224,7 +224,7 @@ export class ModelFlow {
 	#drawLayer(band, layer) {
 		const top = layer.top + band.header - 4;
 		const title = `layer ${layer.layer}${layer.isOpen ? "" : " ▸"}`;
-		const isRoomy = this.pass.pre_norm && this.#isRoomy(layer.attentions[0]);
+		const isRoomy = this.pass.pre_norm && layer.attentions[0]?.width > 344 * this.letter - 98;
 		const end = { x: layer.left + layer.width, y: layer.bottom + 20, "text-anchor": "end" };
 		return [
 			make("rect", {
@@ -261,7 +261,7 @@ export class ModelFlow {
 		const steps = `${this.pass.pre_norm ? "norm → " : ""}Q, K, V → ${heads} → sum`;
 		const names = band.stack.recurrent
 			? "attention to the encoder"
-			: this.#isRoomy(attention)
+			: attention.width > 195 * this.letter
 				? steps
 				: isCross
 					? "cross-attention"
@@ -273,11 +273,6 @@ export class ModelFlow {
 			indices(band.numTokens).map((row) => plus(end + 5, layer.y(row), this.layout.rowHeight, `${band.name}:${row}`)),
 			layer.isOpen && make("text.small", { x: start, y: layer.bottom + 20 }, names),
 		];
-	}
-
-	/** Whether the names of all steps of a layer fit below it. */
-	#isRoomy(attention) {
-		return attention?.width > 360 * this.letter - 98;
 	}
 
 	/** One link: a ribbon from the token that is looked at to the one that looks, with its weight. */

@@ -33,7 +33,7 @@ def test_the_default_name_is_that_of_the_folder(foreign):
 def test_an_existing_run_is_never_overwritten(foreign, monkeypatch):
     peasy.import_model(foreign, name="mine")
     monkeypatch.setattr(
-        "peasy.commands.importing.open_resolved", lambda *args, **kwargs: pytest.fail("the model was loaded")
+        "peasy.commands.importing.open_model", lambda *args, **kwargs: pytest.fail("the model was loaded")
     )
     with pytest.raises(InvalidInput, match="never overwrites"):
         peasy.import_model(foreign, name="mine")

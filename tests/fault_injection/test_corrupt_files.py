@@ -19,12 +19,12 @@ from safetensors.torch import load_file, save_file
 
 from peasy.checkpoint.huggingface import load_model as load_foreign
 from peasy.checkpoint.huggingface import read_folder, write_folder
+from peasy.checkpoint.loaded_model import open_model
 from peasy.checkpoint.model import load_model, save_model
 from peasy.checkpoint.paths import ResolvedModel
 from peasy.checkpoint.safe_folder import SafeFolder
 from peasy.checkpoint.store import read_checkpoint, write_manifest
 from peasy.checkpoint.tensors import WEIGHTS_FILE, open_tensors
-from peasy.commands.load import open_resolved
 from peasy.errors import PeasyError
 from peasy.models.build import build
 from peasy.models.preset import preset
@@ -274,14 +274,14 @@ def test_remote_code_is_never_run(foreign_copy):
     (foreign_copy / "modeling_x.py").write_text(f"open({str(marker)!r}, 'w')")
     (foreign_copy / "pytorch_model.bin").write_bytes(b"\x80\x04cposix\nsystem\n(V touch was-run\ntR.")
     resolved = ResolvedModel("path", "tiny", foreign_copy)
-    open_resolved(resolved)
+    open_model(resolved)
     with Watched(foreign_copy) as watched:
-        assert open_resolved(resolved).kind == "decoder"
+        assert open_model(resolved).kind == "decoder"
     assert watched.seen == []
     path = foreign_copy / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"auto_map": {"AutoModel": "modeling_x.Evil"}}))
     with Watched(foreign_copy) as watched, pytest.raises(PeasyError, match="auto_map"):
-        open_resolved(resolved)
+        open_model(resolved)
     assert watched.seen == []
     assert not marker.exists()
 
@@ -297,9 +297,9 @@ def test_shards_outside_the_folder_are_rejected(foreign_copy, name):
     tensors = open_tensors(SafeFolder(foreign_copy))
     index = {"weight_map": dict.fromkeys(tensors, name)}
     (foreign_copy / "model.safetensors.index.json").write_text(json.dumps(index))
-    attempt(lambda: open_resolved(ResolvedModel("path", "tiny", foreign_copy)))
+    attempt(lambda: open_model(ResolvedModel("path", "tiny", foreign_copy)))
     with Watched(foreign_copy) as watched, pytest.raises(PeasyError, match=str(foreign_copy)):
-        open_resolved(ResolvedModel("path", "tiny", foreign_copy))
+        open_model(ResolvedModel("path", "tiny", foreign_copy))
     assert watched.seen == []
 
 

@@ -146,8 +146,7 @@ def test_varlen_attention_equals_row_wise_attention(
     causal = AttentionInputs(query, key, value, AttentionMask(causal=True, key_range=(True, window)), 0.3)
     unmasked = AttentionInputs(query, key, value, AttentionMask(key_range=(False, None)), 0.3)
     for inputs in (causal, unmasked):
-        assert PackedVarlenBackend(ROW_WISE).supports(inputs)
-        actual = PackedVarlenBackend(ROW_WISE).run(inputs)
+        actual = PackedVarlenBackend(None).run(inputs)  # without a fallback: the kernel computes them
         torch.testing.assert_close(actual, ROW_WISE.run(inputs), atol=2e-6, rtol=2e-6)
 
 

@@ -18,9 +18,9 @@ from peasy.server.model_registry import ModelRegistry
 @pytest.fixture
 def counted(monkeypatch):
     loads = []
-    open_resolved = model_registry.open_resolved
+    open_model = model_registry.open_model
     monkeypatch.setattr(
-        model_registry, "open_resolved", lambda resolved: loads.append(resolved.name) or open_resolved(resolved)
+        model_registry, "open_model", lambda resolved: loads.append(resolved.name) or open_model(resolved)
     )
     return loads
 

@@ -203,14 +203,14 @@ def test_lost_recurrent_state_is_detected(monkeypatch):
 
 
 def test_kernel_fault_in_one_head_is_located(monkeypatch):
-    right = FusedBackend.kernel
+    right = FusedBackend.run
 
     def wrong(self, inputs):
         context = right(self, inputs).clone()
         context[:, 2, 1:] *= 1.01
         return context
 
-    monkeypatch.setattr(FusedBackend, "kernel", wrong)
+    monkeypatch.setattr(FusedBackend, "run", wrong)
     proof = prove(make(ALL_MODELS["learned"]), ["fused", "padded"], monkeypatch)
     result = proof["fused = formula"]
     assert result.verdict == FAILS

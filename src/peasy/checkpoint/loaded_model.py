@@ -1,5 +1,6 @@
-"""Model bundle: a model with its tokenizers, name and folder; encodes prompts and embeds texts."""
+"""Model bundle: a model with its tokenizers, name and folder, opened from a folder; encodes prompts, embeds texts."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,6 +9,11 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from peasy.checkpoint.paths import ResolvedModel
+from peasy.checkpoint.safe_folder import SafeFolder, hint_for_folder
+from peasy.checkpoint.store import CONFIG_FILE, is_checkpoint, read_checkpoint
+from peasy.checkpoint.tensors import TensorStore
+from peasy.checkpoint.tokenizer import read_tokenizer
 from peasy.errors import InvalidInput, NotFound
 from peasy.tokenization import Encoding, Tokenizer
 
@@ -18,7 +24,11 @@ if TYPE_CHECKING:
 Pooling = Literal["mean", "cls", "last"]
 """How hidden states become one vector: their mean, the first one or the last one."""
 
+STORED_NOTE = "stored"
+"""Manifest note of a checkpoint stored in lower precision than it runs in."""
+
 _BATCH_SIZE = 32
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -143,6 +153,42 @@ class ModelBundle:
         if longest is None or len(ids) <= longest:
             return ids
         return [*ids[: longest - 1], ids[-1]] if ids[-1] == eos else ids[:longest]
+
+
+def open_model(
+    resolved: ResolvedModel,
+    *,
+    family: str | None = None,
+    ignore_extra: bool = False,
+    tensors: TensorStore | None = None,
+) -> ModelBundle:
+    """Open a resolved folder: a peasy checkpoint or a Hugging Face folder, there with the options of `read_folder`.
+
+    `tensors` are the weights of a Hugging Face folder that has only config.json.
+    """
+    path, parent = resolved.folder, resolved.folder.parent
+    if path.is_file():
+        hint = f"Give its folder: {parent}" if (parent / CONFIG_FILE).is_file() else hint_for_folder(parent)
+        raise InvalidInput(f"{path} is a file, not a model.", hint=hint)
+    _LOG.info("loading %s from %s", resolved.name, path)
+    unused: tuple[tuple[str, ...], tuple[str, ...]] = (), ()
+    if is_checkpoint(path):
+        from peasy.checkpoint.model import load_model
+
+        checkpoint = read_checkpoint(path, verified=resolved.verified)
+        model, folder, family = load_model(checkpoint), checkpoint.folder, checkpoint.manifest.notes.get("family")
+        model = model.float() if STORED_NOTE in checkpoint.manifest.notes else model
+    else:
+        from peasy.checkpoint import huggingface
+
+        folder = SafeFolder(path)
+        if not folder.has(CONFIG_FILE):
+            raise NotFound(f"{path} is not a model: it has no {CONFIG_FILE}.", hint=hint_for_folder(path))
+        imported = huggingface.read_folder(path, tensors=tensors, family=family, ignore_extra=ignore_extra)
+        model, family = huggingface.load_model(imported), imported.family
+        unused = imported.unused, imported.unused_fields
+    tokenizers = read_tokenizer(folder), read_tokenizer(folder, target=True)
+    return ModelBundle(resolved.name, model, *tokenizers, folder.path, family, *unused)
 
 
 def _embed_with(

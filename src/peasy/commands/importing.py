@@ -5,9 +5,10 @@ from pathlib import Path
 
 from peasy.atomic import refuse_existing
 from peasy.checkpoint.hub import Confirm, is_hub_id
+from peasy.checkpoint.loaded_model import open_model
 from peasy.checkpoint.paths import resolve_model, run_path
 from peasy.checkpoint.ram import format_bytes
-from peasy.commands.load import LoadedModel, open_resolved
+from peasy.commands.load import LoadedModel
 from peasy.commands.result import JsonDict, Result
 from peasy.errors import UsageError
 from peasy.views.document import Document, Paragraph, Table
@@ -79,7 +80,7 @@ def import_model(
     name = name or _run_name_from(origin)
     folder = run_path(name)
     refuse_existing(folder)
-    loaded = open_resolved(resolved, family=as_, ignore_extra=ignore_extra)
+    loaded = LoadedModel(**vars(open_model(resolved, family=as_, ignore_extra=ignore_extra)))
     notes = {"source": origin} | ({"family": loaded.family} if loaded.family else {})
     save_model(folder, loaded.model, loaded.tokenizer, target_tokenizer=loaded.target_tokenizer, notes=notes)
     return ImportResult(name, resolved.name, folder, loaded)

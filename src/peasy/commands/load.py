@@ -1,9 +1,7 @@
 """`load`: load a model with its tokenizer by name, folder, hub id or from transformers."""
 
 import json
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,13 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeAlias, T
 
 from peasy import config as settings
 from peasy.checkpoint.hub import Confirm
-from peasy.checkpoint.loaded_model import ModelBundle
+from peasy.checkpoint.loaded_model import ModelBundle, open_model
 from peasy.checkpoint.paths import ResolvedModel, resolve_model
 from peasy.checkpoint.ram import format_bytes
-from peasy.checkpoint.safe_folder import SafeFolder, hint_for_folder
-from peasy.checkpoint.store import CONFIG_FILE, GENERATION_FILE, is_checkpoint, read_checkpoint
+from peasy.checkpoint.safe_folder import SafeFolder
+from peasy.checkpoint.store import CONFIG_FILE, GENERATION_FILE
 from peasy.checkpoint.tensors import InMemoryTensors, TensorStore
-from peasy.checkpoint.tokenizer import read_tokenizer
 from peasy.commands.result import JsonDict
 from peasy.display import DisplayMixin
 from peasy.errors import InvalidInput, NotFound, lookup
@@ -25,8 +22,6 @@ from peasy.parameters import Record, checked_options, with_checked_arguments
 from peasy.tokenization import Tokenizer
 from peasy.views.document import Document
 from peasy.views.model import model_document
-
-_LOG = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     import torch
@@ -66,10 +61,6 @@ if TYPE_CHECKING:
         max_tokens: int | None
         length_penalty: float
         early_stopping: Literal["always", "heuristic", "never"]
-
-
-STORED_NOTE = "stored"
-"""Manifest note of a checkpoint stored in lower precision than it runs in."""
 
 
 class _SavesPretrained(Protocol):
@@ -235,47 +226,10 @@ def load(
         raise InvalidInput("tokenizer can be given only with a transformers model object.")
     else:
         may_download = (lambda question: True) if yes else confirm
-        loaded = open_resolved(resolve_model(model, offline=offline, confirm=may_download))
+        loaded = LoadedModel(**vars(open_model(resolve_model(model, offline=offline, confirm=may_download))))
     if target != "cpu":
         loaded.model.to(target)
     return loaded
-
-
-def open_resolved(resolved: ResolvedModel, *, family: str | None = None, ignore_extra: bool = False) -> LoadedModel:
-    """Load a resolved folder: a peasy checkpoint or a Hugging Face folder, there with the options of `read_folder`."""
-    if resolved.folder.is_file():
-        parent = resolved.folder.parent
-        hint = f"Give its folder: {parent}" if (parent / CONFIG_FILE).is_file() else hint_for_folder(parent)
-        raise InvalidInput(f"{resolved.folder} is a file, not a model.", hint=hint)
-    _LOG.info("loading %s from %s", resolved.name, resolved.folder)
-    if not is_checkpoint(resolved.folder):
-        return _open_hugging_face(resolved.name, resolved.folder, family=family, ignore_extra=ignore_extra)
-    from peasy.checkpoint.model import load_model
-
-    checkpoint = read_checkpoint(resolved.folder, verified=resolved.verified)
-    model, notes = load_model(checkpoint), checkpoint.manifest.notes
-    model = model.float() if STORED_NOTE in notes else model
-    return _with_tokenizers(resolved.name, model, checkpoint.folder, notes.get("family"))
-
-
-def _open_hugging_face(
-    name: str, path: Path, tensors: TensorStore | None = None, *, family: str | None = None, ignore_extra: bool = False
-) -> LoadedModel:
-    """Load a Hugging Face folder; `tensors` are its weights if it has only config.json."""
-    from peasy.checkpoint import huggingface
-
-    folder = SafeFolder(path)
-    if not folder.has(CONFIG_FILE):
-        raise NotFound(f"{path} is not a model: it has no {CONFIG_FILE}.", hint=hint_for_folder(path))
-    checkpoint = huggingface.read_folder(path, tensors=tensors, family=family, ignore_extra=ignore_extra)
-    model = huggingface.load_model(checkpoint)
-    loaded = _with_tokenizers(name, model, folder, checkpoint.family)
-    return replace(loaded, unused_weights=checkpoint.unused, unused_fields=checkpoint.unused_fields)
-
-
-def _with_tokenizers(name: str, model: "Model", folder: SafeFolder, family: str | None) -> LoadedModel:
-    tokenizers = read_tokenizer(folder), read_tokenizer(folder, target=True)
-    return LoadedModel(name, model, *tokenizers, folder=folder.path, family=family)
 
 
 def choose_device(device: str) -> str:
@@ -307,7 +261,7 @@ def _load_object(model: "Model | _TransformersModel", tokenizer: TokenizerSource
         raise InvalidInput(f"{type(model).__name__} is not a model that peasy can inspect.", hint=hint)
     name = type(model).__name__
     with TemporaryDirectory(ignore_cleanup_errors=True) as temporary:
-        folder = Path(temporary)
+        folder, resolved = Path(temporary), ResolvedModel("path", name, Path(temporary))
         if tokenizer is not None and not isinstance(tokenizer, Tokenizer):
             tokenizer.save_pretrained(folder)
         try:  # share the weight tensors: a change in one model changes the other
@@ -317,8 +271,8 @@ def _load_object(model: "Model | _TransformersModel", tokenizer: TokenizerSource
             if generation := getattr(model, "generation_config", None):
                 (folder / GENERATION_FILE).write_text(generation.to_json_string(), encoding="utf-8")
             weights = InMemoryTensors(model.state_dict())
-            loaded = _open_hugging_face(name, folder, TensorStore({key: (weights, key) for key in weights.info}))
+            bundle = open_model(resolved, tensors=TensorStore({key: (weights, key) for key in weights.info}))
         except InvalidInput:
             model.save_pretrained(folder)
-            loaded = open_resolved(ResolvedModel("path", name, folder))
-    return replace(loaded, folder=None)
+            bundle = open_model(resolved)
+    return LoadedModel(**vars(bundle) | {"folder": None})

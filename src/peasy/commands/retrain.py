@@ -6,12 +6,13 @@ import platform
 from collections.abc import Callable
 from pathlib import Path
 
+from peasy.checkpoint.loaded_model import STORED_NOTE
 from peasy.checkpoint.paths import built_in_models
 from peasy.checkpoint.safe_folder import SafeFolder
 from peasy.checkpoint.store import read_manifest
 from peasy.commands.align import CARD_KEY, find_alignment_head
 from peasy.commands.evaluate import evaluate
-from peasy.commands.load import STORED_NOTE, LoadedModel, load
+from peasy.commands.load import LoadedModel, load
 from peasy.commands.models import read_card
 from peasy.commands.result import JsonDict, Result
 from peasy.commands.runs import RECIPE

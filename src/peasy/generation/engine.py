@@ -358,8 +358,9 @@ class Engine:
         costs = dict.fromkeys(prompts, 1.0)
         if decoding or order[0].num_remaining <= budget:
             costs = {sequence: self._token_cost(sequence) for sequence in prompts}
-        started = (sequence.num_prompt_computed for sequence in decoding if not sequence.num_generated)
-        allowance = min([budget, *started])
+        # What a prompt costs itself: its tokens that were not in the prefix cache.
+        own = {s: s.prompt_length - s.response.num_cached_tokens for s in (*prompts, *decoding)}
+        allowance = min([budget, *(own[sequence] for sequence in decoding if not sequence.num_generated)])
         is_overdue = self._num_passed_over >= _MAX_PASSED_OVER
         if is_overdue:
             order = [prompts[0], *(sequence for sequence in order if sequence is not prompts[0])]
@@ -375,7 +376,7 @@ class Engine:
                 continue
             ends[sequence], budget, minimum = end, budget - num_tokens * cost, 0
             is_complete = end == len(sequence.ids)
-            allowance = min(allowance, sequence.num_prompt_computed) if is_complete else allowance - num_tokens * cost
+            allowance = min(allowance, own[sequence]) if is_complete else allowance - num_tokens * cost
             if page[1] is not None:
                 pages_in_progress.add(page)
         num_tokens = ends.get(prompts[0], prompts[0].num_computed) - prompts[0].num_computed

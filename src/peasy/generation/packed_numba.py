@@ -218,16 +218,13 @@ class PackedVarlenBackend(FormulaBackend):
             query, new_kv, kv.reserve(seq_lens), seq_lens, layer.scale, not layer.is_cross, layer.window
         )
 
-    def supports(self, inputs: AttentionInputs) -> bool:
-        """Return True for one sequence whose mask is a range of keys, without a bias."""
+    def run(self, inputs: AttentionInputs) -> Tensor:
+        """Attend for one sequence whose mask is a range of keys, without a bias."""
         mask = inputs.attention_mask
-        return mask.key_range is not None and mask.bias is None and len(inputs.query) == 1
-
-    def kernel(self, inputs: AttentionInputs) -> Tensor:
-        """Attend for one sequence."""
-        assert inputs.attention_mask.key_range is not None
+        if mask.key_range is None or mask.bias is not None or len(inputs.query) > 1:
+            return self.fallback.run(inputs)
         kv, seq_lens = [(inputs.key, inputs.value, inputs.key.shape[2])], [inputs.query.shape[2]]
-        output = self.attend_varlen(inputs.query, None, kv, seq_lens, inputs.scale, *inputs.attention_mask.key_range)
+        output = self.attend_varlen(inputs.query, None, kv, seq_lens, inputs.scale, *mask.key_range)
         return output.unflatten(-1, (inputs.query.shape[1], -1)).transpose(1, 2)
 
     def attend_varlen(

@@ -144,11 +144,6 @@ class RunningSequence:
         """Number of tokens that are still to be computed before the next one can be sampled."""
         return len(self.ids) - self.num_computed
 
-    @property
-    def num_prompt_computed(self) -> int:
-        """Number of tokens of its prompt that are computed, not found in the prefix cache."""
-        return self.prompt_length - self.response.num_cached_tokens
-
     def next_page_ids(self) -> tuple[int, ...] | None:
         """Return the ids of the next page to compute, if it is whole and at least one token follows it."""
         start, end = self.num_computed, self.num_computed + PAGE_SIZE
@@ -215,10 +210,9 @@ class RunningSequence:
 class UncachedSequence(RunningSequence):
     """Strategy without a KV cache: every pass computes the whole sequence."""
 
-    @property
-    def num_remaining(self) -> int:
-        """One: there is nothing to fill before the pass that computes everything."""
-        return 1
+    def __init__(self, response: ResponseStream, choice: int, tokenizer: Tokenizer | None) -> None:
+        super().__init__(response, choice, tokenizer)
+        self.num_computed = len(self.ids) - 1  # there is nothing to fill before the pass that computes everything
 
     def next_rows(self, end: int, may_draft: bool) -> list[Row]:
         """Return the whole sequence as one row."""

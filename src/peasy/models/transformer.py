@@ -158,8 +158,8 @@ def make_context(embedding: Embedding, ids: Tensor, inputs: ModelInputs[KVCache]
     """Check the ids and build the forward context of one pass: positions, mask, KV cache, tap, intervention."""
     check_token_ids(ids, embedding.token.num_embeddings)
     cache, (batch, time) = inputs.cache, ids.shape
-    embedding.check_length(time + (0 if cache is None else cache.length))
     padding_mask = normalize_padding_mask(inputs.padding_mask)
+    embedding.check_length(time + (0 if cache is None else cache.length))
     query, key, padding_mask = extend_positions(cache, batch, time, padding_mask, ids.device)
     ctx = ForwardContext(MaskSpec(query, key, causal, padding_mask), cache, inputs.tap, inputs.intervention)
     if cache is not None and cache.encoder_output is not None:

@@ -1,7 +1,7 @@
 """Attention backends: fused SDPA, row-wise batch-invariant, and the formula, with one interface.
 
 A backend is chosen when a model is built (`FUSED`) or packed for decoding (`ROW_WISE`, or the varlen kernel in
-`generation/packed_numba.py`). It says what it supports; all else goes to its fallback, down to the formula.
+`generation/packed_numba.py`). What it does not support goes to the one it falls back to, down to the formula.
 """
 
 from typing import TYPE_CHECKING
@@ -21,23 +21,11 @@ if TYPE_CHECKING:
 
 
 class FormulaBackend:
-    """Attention by the formula, which supports everything; other backends replace the kernel where they can."""
-
-    fallback: "FormulaBackend | None" = None
-
-    def supports(self, inputs: AttentionInputs) -> bool:
-        """Return True if the kernel computes these inputs; if not, the fallback does."""
-        return True
-
-    def kernel(self, inputs: AttentionInputs) -> Tensor:
-        """Compute the context, `[batch, head, query, d_value]`, by all steps of the formula."""
-        return inputs.compute_steps().context.to(inputs.query.dtype)
+    """Attention by the formula, which supports everything; other backends replace `run` where they can."""
 
     def run(self, inputs: AttentionInputs) -> Tensor:
-        """Return the context `[batch, head, query, d_value]` by the kernel, or by the fallback if it cannot."""
-        if self.fallback is None or self.supports(inputs):
-            return self.kernel(inputs)
-        return self.fallback.run(inputs)
+        """Return the context, `[batch, head, query, d_value]`, by all steps of the formula."""
+        return inputs.compute_steps().context.to(inputs.query.dtype)
 
     def attend(self, layer: "Attention", ctx: ForwardContext, query: Tensor, kv: KVBatch) -> Tensor:
         """Return the concatenated head outputs, `[batch, time, heads * d_head]`; new keys and values are appended.
@@ -67,37 +55,29 @@ class FormulaBackend:
 class FusedBackend(FormulaBackend):
     """Torch's fused kernel (SDPA), which has no soft cap and no sinks, and would let a NaN through the mask."""
 
-    fallback = FormulaBackend()
-
-    def supports(self, inputs: AttentionInputs) -> bool:
-        """Return True without soft cap and sinks, and if no masked key or value is NaN or infinite."""
-        if inputs.softcap or inputs.sinks is not None:
-            return False
-        return not inputs.attention_mask.has_mask or _all_finite(inputs.key, inputs.value)
-
-    def kernel(self, inputs: AttentionInputs) -> Tensor:
+    def run(self, inputs: AttentionInputs) -> Tensor:
         """Run the fused kernel; query heads may share key/value heads (GQA)."""
-        mask, causal = inputs.attention_mask.sdpa_args(inputs.query)
+        mask = inputs.attention_mask
+        if inputs.softcap or inputs.sinks is not None or (mask.has_mask and not _all_finite(inputs.key, inputs.value)):
+            return super().run(inputs)
+        additive, causal = mask.sdpa_args(inputs.query)
         grouped = inputs.query.shape[1] != inputs.key.shape[1]
         return functional.scaled_dot_product_attention(
-            inputs.query, inputs.key, inputs.value, mask, is_causal=causal, scale=inputs.scale, enable_gqa=grouped
+            inputs.query, inputs.key, inputs.value, additive, is_causal=causal, scale=inputs.scale, enable_gqa=grouped
         )
 
 
-class RowWiseBackend(FormulaBackend):
-    """Batch-invariant: one kernel call per query over exactly its keys, so its bits do not depend on other queries."""
+class RowWiseBackend(FusedBackend):
+    """Batch-invariant: one kernel call per query over exactly its keys, so its bits do not depend on other queries.
 
-    fallback = FusedBackend()
+    The keys of each query must be a range: no padding, no edges cut by an intervention.
+    """
 
-    def supports(self, inputs: AttentionInputs) -> bool:
-        """Return True if the keys of each query are a range: no padding, no edges cut by an intervention."""
-        return inputs.attention_mask.key_range is not None
-
-    def kernel(self, inputs: AttentionInputs) -> Tensor:
+    def run(self, inputs: AttentionInputs) -> Tensor:
         """Attend row by row."""
         query, bias, time = inputs.query, inputs.attention_mask.bias, inputs.query.shape[2]
-        if time == 1 and not inputs.attention_mask.has_mask:
-            return FUSED.run(inputs)
+        if inputs.attention_mask.key_range is None or (time == 1 and not inputs.attention_mask.has_mask):
+            return super().run(inputs)
         contexts = []
         for row in range(time):
             first, last = inputs.visible_keys(row)
@@ -106,7 +86,7 @@ class RowWiseBackend(FormulaBackend):
             mask = AttentionMask(bias=row_bias)
             row_query = query[:, :, row : row + 1]
             row_inputs = AttentionInputs(row_query, key, value, mask, inputs.scale, inputs.softcap, inputs.sinks)
-            contexts.append(FUSED.run(row_inputs))
+            contexts.append(super().run(row_inputs))
         return contexts[0] if time == 1 else torch.cat(contexts, dim=2)
 
 

@@ -75,13 +75,6 @@ class AttentionInputs:
             self.scale, self.softcap, None if self.sinks is None else self.sinks[list(heads)],
         )  # fmt: skip
 
-    def slice_rows(self, rows: slice, n_key: int) -> "AttentionInputs":
-        """Return the inputs of a slice of rows and the first keys, with one column of values: no context is needed."""
-        return AttentionInputs(
-            self.query[:, :, rows], self.key[:, :, :n_key], self.value[:, :, :n_key, :1],
-            self.attention_mask.select(self.query, rows, n_key=n_key), self.scale, self.softcap, self.sinks,
-        )  # fmt: skip
-
 
 def capture_steps(
     tap: Tap, path: ModulePath, inputs: AttentionInputs, context: Tensor, weights: Tensor | None = None
@@ -103,7 +96,11 @@ def capture_steps(
             rows_at_once = max(1, min(_ROW_BLOCK, _MAX_SCORES // (selected.query.shape[1] * n_key)))
             for block in _row_slices(piece.start, piece.stop, rows_at_once):
                 last = block.stop if skip_future else n_key
-                steps = selected.slice_rows(block, last).compute_steps()
+                steps = replace(  # no context is needed: one column of values
+                    selected, query=selected.query[:, :, block], key=selected.key[:, :, :last],
+                    value=selected.value[:, :, :last, :1],
+                    attention_mask=selected.attention_mask.select(selected.query, block, n_key=last),
+                ).compute_steps()  # fmt: skip
                 for step in recomputed:
                     if step not in arrays:
                         shape = (*selected.query.shape[:2], piece.stop - piece.start, n_key)

@@ -10,14 +10,15 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from peasy.checkpoint import paths
 from peasy.checkpoint.hub import list_cached
+from peasy.checkpoint.loaded_model import open_model
 from peasy.checkpoint.paths import ResolvedModel, built_in_models, find_runs, resolve_model
 from peasy.commands.generate import pack_weights
-from peasy.commands.load import LoadedModel, choose_device, open_resolved
+from peasy.commands.load import LoadedModel, choose_device
 from peasy.errors import InvalidInput, NotFound, ResourceUnavailable, did_you_mean
 from peasy.generation.engine import Engine
 from peasy.generation.engine_thread import EngineThread
@@ -226,7 +227,7 @@ class ModelRegistry:
         if isinstance(resolved, LoadedModel):
             loaded, folder = resolved, Path(name)
         else:
-            loaded, folder = replace(open_resolved(resolved), name=name), resolved.folder
+            loaded, folder = LoadedModel(**vars(open_model(resolved)) | {"name": name}), resolved.folder
         if (device := choose_device(self.device)) != "cpu":
             loaded.model.to(device)
         size, tokenizer = loaded.model.weight_bytes(), loaded.tokenizer

@@ -72,11 +72,6 @@ class Session:
             if events:
                 yield events
 
-    @property
-    def num_cached_tokens(self) -> int:
-        """Number of prompt tokens taken from the prefix cache."""
-        return sum(stream.num_cached_tokens for stream in self.streams)
-
     def close(self) -> None:
         """Cancel what is still running and release the model."""
         for stream in self.streams:

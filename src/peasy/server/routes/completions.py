@@ -122,11 +122,12 @@ class _CompletionResponse:
     def usage(self) -> JsonDict:
         num_prompt = sum(len(ids) for ids in self.session.prompts)
         num_generated = sum(len(choice.token_ids) for choice in self.choices)
+        num_cached = sum(stream.num_cached_tokens for stream in self.session.streams)
         return {
             "prompt_tokens": num_prompt,
             "completion_tokens": num_generated,
             "total_tokens": num_prompt + num_generated,
-            "prompt_tokens_details": {"cached_tokens": self.session.num_cached_tokens},
+            "prompt_tokens_details": {"cached_tokens": num_cached},
         }
 
     async def _deltas(self) -> AsyncIterator[list[tuple[int, ChoiceDelta]]]:

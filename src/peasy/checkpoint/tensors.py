@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from peasy.checkpoint.safe_folder import MIB, SafeFolder, hint_for_folder, short_repr, write_json
 from peasy.config import parse_json
@@ -231,7 +231,7 @@ def _read_header(file: BinaryIO, size: int, where: str) -> tuple[dict[str, Tenso
     return info, metadata
 
 
-def _read_info(name: str, entry: Any, data_start: int, where: str) -> TensorInfo:
+def _read_info(name: str, entry: object, data_start: int, where: str) -> TensorInfo:
     def invalid(problem: str) -> InvalidInput:
         return InvalidInput(f"{where}: tensor {short_repr(name)} {problem}")
 

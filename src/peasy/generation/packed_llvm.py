@@ -35,7 +35,7 @@ def make_tile(rows: int, integer: bool, interleaved: bool) -> Any:
 
     @intrinsic
     def tile(typing, left, left_row, right, right_row, length, sums):  # type: ignore[no-untyped-def]
-        def codegen(context: Any, builder: Builder, signature: Any, args: Any) -> Any:
+        def codegen(context: Any, builder: Builder, signature: object, args: Any) -> Any:
             _Emitter(builder, integer).tile(rows, interleaved, *args)
             return context.get_dummy_value()
 
@@ -52,7 +52,7 @@ def make_accumulate(rows: int, vectors: int) -> Any:
 
     @intrinsic
     def mix(typing, weights, weights_row, values, value_row, count, totals, totals_row):  # type: ignore[no-untyped-def]
-        def codegen(context: Any, builder: Builder, signature: Any, args: Any) -> Any:
+        def codegen(context: Any, builder: Builder, signature: object, args: Any) -> Any:
             _Emitter(builder, integer=False).accumulate(rows, vectors, *args)
             return context.get_dummy_value()
 
@@ -66,7 +66,7 @@ def _make_unary(argument: types.Type, result: types.Type, emit: Callable[[Builde
 
     @intrinsic
     def unary(typing, value):  # type: ignore[no-untyped-def]
-        def codegen(context: Any, builder: Builder, signature: Any, args: Any) -> Any:
+        def codegen(context: Any, builder: Builder, signature: object, args: Any) -> Any:
             return emit(builder, args[0], context.get_value_type(result))
 
         return result(argument), codegen

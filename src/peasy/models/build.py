@@ -58,7 +58,9 @@ def build_on_meta(config: kinds.ModelConfig, where: str) -> Model:
 class _SkipInit(TorchFunctionMode):
     """Skips torch's weight initialisation: needless on the meta device, and it would import torch's compiler (2 s)."""
 
-    def __torch_function__(self, function: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, function: Callable[..., Any], types: object, args: Any = (), kwargs: Any = None
+    ) -> Any:
         if getattr(function, "__module__", None) == "torch.nn.init":
             return args[0] if args else kwargs["tensor"]
         return function(*args, **kwargs or {})

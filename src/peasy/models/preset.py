@@ -4,7 +4,7 @@ import tomllib
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any, Literal
+from typing import Literal
 
 from peasy.config import JsonDict, merge_settings
 from peasy.errors import NotFound, did_you_mean
@@ -26,7 +26,7 @@ class Preset:
     parameters: int | None = None
 
 
-def preset(name: str, **changes: Any) -> ModelConfig:
+def preset(name: str, **changes: object) -> ModelConfig:
     """Return the config of a preset, with some fields changed.
 
     >>> preset("gpt2").stack.num_layers

@@ -78,7 +78,7 @@ def _to_torch_state(state: _HiddenState | None) -> Any:
     return None if state is None else state[0] if len(state) == 1 else state
 
 
-def _from_torch_state(state: Any) -> _HiddenState:
+def _from_torch_state(state: object) -> _HiddenState:
     return state if isinstance(state, tuple) else (state,)
 
 

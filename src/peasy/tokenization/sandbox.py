@@ -102,7 +102,7 @@ def _counter(max_operations: int) -> Callable[..., Any]:
     return trace
 
 
-def _check_product(operator: str, left: Any, right: Any) -> None:
+def _check_product(operator: str, left: object, right: object) -> None:
     """Raise if a product or power would be huge: 'x' * 10**9, 9 ** 9 ** 9."""
     bits = [abs(side).bit_length() if isinstance(side, int) else 64 for side in (left, right)]
     if operator == "**":

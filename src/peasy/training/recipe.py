@@ -130,7 +130,7 @@ class Recipe(BoundedSettings):
 
 
 def make_recipe(
-    kind: str, preset: str | None = None, settings: Mapping[str, Any] | None = None, **overrides: Any
+    kind: str, preset: str | None = None, settings: Mapping[str, object] | None = None, **overrides: object
 ) -> Recipe:
     """Return the recipe of a model kind and size, changed by `settings` and by `overrides` that are not None.
 
@@ -177,7 +177,7 @@ _MEANINGS = {
 """Names that other tools give to settings."""
 
 
-def _check_setting_names(kind: str, size: str, settings: Mapping[str, Any]) -> None:
+def _check_setting_names(kind: str, size: str, settings: Mapping[str, object]) -> None:
     """Raise for a setting that is not one of a recipe, with the path of the one that is meant: `optimizer.lr`."""
     known = [field.name for field in fields(Recipe)]
     for name in settings:
@@ -199,7 +199,7 @@ def changed_settings(old: Recipe, new: Recipe) -> list[str]:
     return _changed_paths(config.to_plain(old), config.to_plain(new), "")
 
 
-def _changed_paths(old: Any, new: Any, prefix: str) -> list[str]:
+def _changed_paths(old: object, new: object, prefix: str) -> list[str]:
     if not (isinstance(old, Mapping) and isinstance(new, Mapping)):
         return [] if old == new else [prefix]
     paths = ((old.get(key), new.get(key), f"{prefix}.{key}".lstrip(".")) for key in sorted({*old, *new}))

@@ -204,7 +204,7 @@ def check_size(example: Example) -> None:
         )
 
 
-def read_example(source: str | Path | Mapping[str, Any]) -> Example:
+def read_example(source: str | Path | Mapping[str, object]) -> Example:
     """Read an example from a .toml or .json file, or from plain data (lists or arrays).
 
     The title defaults to the file name, or to the first tokens.
@@ -251,7 +251,7 @@ def library_files(*subfolders: str) -> dict[str, Path]:
     return {path.stem: path for path in sorted(folder.glob("*.toml"), key=lambda path: path.stem)}
 
 
-def _as_lists(data: Any) -> Any:
+def _as_lists(data: object) -> Any:
     """Convert arrays to nested lists, and -inf (allowed only in a bias) to the string "-inf"."""
     if isinstance(data, Mapping):
         return {key: _as_lists(value) for key, value in data.items()}
@@ -262,7 +262,7 @@ def _as_lists(data: Any) -> Any:
     return "-inf" if isinstance(data, float) and data == -float("inf") else data
 
 
-def _flatten_given(table: Mapping[str, Any], path: str) -> Iterator[tuple[str, MatrixRows]]:
+def _flatten_given(table: Mapping[str, object], path: str) -> Iterator[tuple[str, MatrixRows]]:
     for key, value in table.items():
         name = f"{path}{key}"
         if isinstance(value, Mapping):
@@ -278,7 +278,7 @@ def _flatten_given(table: Mapping[str, Any], path: str) -> Iterator[tuple[str, M
         yield name, matrix
 
 
-def _check_rectangular(name: str, matrix: Sequence[Sequence[Any]]) -> None:
+def _check_rectangular(name: str, matrix: Sequence[Sequence[object]]) -> None:
     """Raise if a matrix is empty or its rows differ in length."""
     if not matrix or not matrix[0]:
         raise InvalidInput(f"{name} is empty.", hint="Give at least one row with one number, or leave it out.")

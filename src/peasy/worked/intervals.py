@@ -199,7 +199,7 @@ def asarray(numbers: _Numbers, dtype: object = None) -> Any:
 def _on_bounds(function: Callable[..., np.ndarray]) -> Callable[..., Any]:
     """Return a function that applies to lower and upper bounds separately; of plain arrays, the function itself."""
 
-    def apply(x: _Numbers, *args: Any, **kwargs: Any) -> Any:
+    def apply(x: _Numbers, *args: object, **kwargs: object) -> Any:
         if not isinstance(x, Interval):
             return function(x, *args, **kwargs)
         return _closed(function(x.low, *args, **kwargs), function(x.high, *args, **kwargs))

@@ -77,18 +77,18 @@ class ConfigFields:
         self._seen.add(name)
         return self.data.get(name) is not None
 
-    def integer(self, name: str, default: Any = REQUIRED, *, minimum: int = 1, maximum: int = MAX_SIZE) -> Any:
+    def integer(self, name: str, default: object = REQUIRED, *, minimum: int = 1, maximum: int = MAX_SIZE) -> Any:
         """Read an integer between `minimum` and `maximum`."""
         value = self._get(name, default)
         if value is not default and (type(value) is not int or not minimum <= value <= maximum):
             raise self.invalid(name, f"an integer from {minimum} to {maximum}")
         return value
 
-    def num_layers(self, name: str, default: Any = REQUIRED) -> Any:
+    def num_layers(self, name: str, default: object = REQUIRED) -> Any:
         """Read a number of layers."""
         return self.integer(name, default, maximum=_MAX_LAYERS)
 
-    def number(self, name: str, default: Any = REQUIRED, *, minimum: float = 0.0, maximum: float = 1e12) -> float:
+    def number(self, name: str, default: object = REQUIRED, *, minimum: float = 0.0, maximum: float = 1e12) -> float:
         """Read a number between `minimum` and `maximum`."""
         value = self._get(name, default)
         if value is default:
@@ -97,21 +97,21 @@ class ConfigFields:
             raise self.invalid(name, f"a number from {minimum:g} to {maximum:g}")
         return float(value)
 
-    def numbers(self, name: str, default: Any = REQUIRED) -> tuple[float, ...]:
+    def numbers(self, name: str, default: object = REQUIRED) -> tuple[float, ...]:
         """Read a list of positive numbers."""
         value = self._get(name, default)
         if not isinstance(value, list) or not all(type(item) in (int, float) and 0 < item < 1e12 for item in value):
             raise self.invalid(name, "a list of positive numbers")
         return tuple(float(item) for item in value)
 
-    def boolean(self, name: str, default: Any = REQUIRED) -> bool:
+    def boolean(self, name: str, default: object = REQUIRED) -> bool:
         """Read a boolean."""
         value = self._get(name, default)
         if value is not default and type(value) is not bool:
             raise self.invalid(name, "true or false")
         return typing.cast(bool, value)
 
-    def choice(self, name: str, choices: Mapping[str, T], default: Any = REQUIRED) -> T:
+    def choice(self, name: str, choices: Mapping[str, T], default: object = REQUIRED) -> T:
         """Read a string and return its value in `choices`."""
         value = self._get(name, default)
         if not isinstance(value, str) or value not in choices:
@@ -168,7 +168,7 @@ class ConfigFields:
         value = short_repr(self.data.get(name))
         return InvalidInput(f"{self.where}: {name} should be {allowed}, not {value}.", hint=hint)
 
-    def _get(self, name: str, default: Any) -> Any:
+    def _get(self, name: str, default: object) -> Any:
         self._seen.add(name)
         value = self.data.get(name)
         if value is None and default is REQUIRED:

@@ -60,7 +60,7 @@ class ConfigGuess(dict[str, Any]):
     With `guess` it also answers names that are not known, and keeps these `guesses`: they decide no verdict.
     """
 
-    def __init__(self, sizes: Sizes, given: Mapping[str, Any] | None = None, guess: bool = False) -> None:
+    def __init__(self, sizes: Sizes, given: Mapping[str, object] | None = None, guess: bool = False) -> None:
         super().__init__(given or {})
         object.__setattr__(self, "_sizes", sizes)
         object.__setattr__(self, "_guess", guess)
@@ -81,13 +81,13 @@ class ConfigGuess(dict[str, Any]):
         self[name] = self.guesses[name] = value
         return value
 
-    def changed(self, values: Mapping[str, Any]) -> "ConfigGuess":
+    def changed(self, values: Mapping[str, object]) -> "ConfigGuess":
         """Return a copy that guesses, with other values of settings that are not known."""
         other = ConfigGuess(self._sizes, {**self, **values}, guess=True)
         other.guesses.update({**self.guesses, **values})
         return other
 
-    def get(self, name: str, default: Any = None) -> Any:
+    def get(self, name: str, default: object = None) -> Any:
         """Return a value; a default of the caller counts more than a guess, but not for sizes."""
         if dict.__contains__(self, name):
             return dict.__getitem__(self, name)
@@ -102,7 +102,7 @@ class ConfigGuess(dict[str, Any]):
         except KeyError:
             raise AttributeError(name) from None
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         self[name] = value
 
     def __contains__(self, name: object) -> bool:
@@ -137,7 +137,7 @@ def config_value(sizes: Sizes, name: str) -> Any:
     return UNKNOWN
 
 
-def signature_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
+def signature_of(function: Callable[..., object]) -> list[inspect.Parameter]:
     """Return the named parameters of a callable, without self."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
@@ -167,7 +167,7 @@ def roles_of(parameters: list[inspect.Parameter]) -> dict[str, str]:
     return roles | dict(zip(required, guessed.get(len(required), ()), strict=False))
 
 
-def _docstring_parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+def _docstring_parameters(function: Callable[..., object]) -> list[inspect.Parameter]:
     """Return the parameters of a C function, whose docstring begins with its signature."""
     first = re.match(r"\s*\w+\(([^)]*)\)", inspect.getdoc(function) or "")
     parts = [part.strip() for part in first[1].split(",")] if first else []
@@ -247,13 +247,13 @@ def objects_of(cls: Any, sizes: Sizes, trials: int = 1) -> Iterator[Any]:
             yield cls(**{name: torch.ones(axes, dtype=torch.bool) for name in masks})
 
 
-def required_scale(code: Any) -> bool:
+def required_scale(code: object) -> bool:
     """Return whether a class is given its scale."""
     parameters = signature_of(code) if inspect.isclass(code) else []
     return any(role_of(p.name, True) == "scale" and p.default is p.empty for p in parameters)
 
 
-def _project_classes(hint: Any, cls: type) -> list[type]:
+def _project_classes(hint: object, cls: type) -> list[type]:
     """Return the classes of the project, not configurations, that an annotation allows."""
     package = cls.__module__.partition(".")[0]
     allowed = [each for each in typing.get_args(hint) or (hint,) if inspect.isclass(each) and each is not cls]
@@ -274,7 +274,7 @@ def _setting_options(cls: type) -> dict[str, str]:
     return dict(reversed(found)) | dict(default)
 
 
-def source_of(code: Any) -> str:
+def source_of(code: object) -> str:
     """Return the source of a class or function, "" if there is none."""
     plain: Any = code.__func__ if inspect.ismethod(code) else code
     return _source(plain) if inspect.isclass(code) or inspect.isroutine(code) else ""
@@ -319,7 +319,7 @@ def _constructor_argument(
     return value
 
 
-def _no_norm(*sizes: Any, **options: Any) -> Callable[..., Any]:
+def _no_norm(*sizes: object, **options: object) -> Callable[..., Any]:
     """Return a norm that changes nothing, for a constructor that takes the class of its norms."""
     return lambda x, *conditions: x
 
@@ -364,7 +364,7 @@ def _type_hints(cls: type) -> dict[str, Any]:
         return {}
 
 
-def _is_config_class(hint: Any) -> bool:
+def _is_config_class(hint: object) -> bool:
     return inspect.isclass(hint) and (
         dataclasses.is_dataclass(hint) or hint.__name__.lower().endswith(("config", "args"))
     )

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from itertools import product
-from typing import Any
 
 import numpy as np
 
@@ -93,7 +92,7 @@ def _equal(array: Array, context: Array) -> bool:
 
 
 def _compared(
-    attempt: Attempt, constants: Mapping[str, Any], inputs: tuple[Array, Array, Array], causal: tuple[bool, ...],
+    attempt: Attempt, constants: Mapping[str, object], inputs: tuple[Array, Array, Array], causal: tuple[bool, ...],
     found: Judgement,
 ) -> bool:  # fmt: skip
     """Note what the results equal: the formula, or the formula with known mistakes; False if nothing known."""

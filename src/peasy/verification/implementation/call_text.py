@@ -65,7 +65,7 @@ def failure(error: BaseException, call: str, file: str) -> CallFailure:
     return CallFailure(call, text, last.filename, last.lineno, code)
 
 
-def created_text(cls: type, arguments: Mapping[str, Any]) -> str:
+def created_text(cls: type, arguments: Mapping[str, object]) -> str:
     """Return the expression that creates an object, and the method to call if the object itself cannot be called."""
     name = call_name(cls)
     callable_itself = name == "__call__" or any("__call__" in vars(base) for base in cls.__mro__)
@@ -124,7 +124,7 @@ def call_method(cls: type) -> Any:
     return next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), None)
 
 
-def call_of(made: Any) -> Any:
+def call_of(made: object) -> Any:
     """Return what runs attention: the object itself, or its method."""
     name = call_name(type(made))
     return getattr(made, name) if name not in ("", "__call__") else made
@@ -147,7 +147,7 @@ _OTHER_LIBRARIES = {
 }
 
 
-def call_not_found(target: Any, name: str, failures: list[CallFailure], notes: list[str]) -> InvalidInput:
+def call_not_found(target: object, name: str, failures: list[CallFailure], notes: list[str]) -> InvalidInput:
     """Return the error when no call worked: the attempt that came furthest, its line, and one line to run next."""
     missing = next((note.rpartition(": ")[2].rstrip(".") for note in notes if note.startswith("Not installed")), "")
     other = sorted(_OTHER_LIBRARIES & {*missing.split(", ")})

@@ -59,7 +59,7 @@ _NOT_GUESSED: weakref.WeakSet[Any] = weakref.WeakSet()
 """Code that runs, but by no guessed call: with other sizes and numbers the search for one is not repeated."""
 
 
-def attempts(target: Any, sizes: Sizes, seed: int, failures: list[CallFailure], file: str) -> Iterator[Attempt]:
+def attempts(target: object, sizes: Sizes, seed: int, failures: list[CallFailure], file: str) -> Iterator[Attempt]:
     """Yield ways to call a target that run, most likely first; `failures` collects what was tried in vain."""
     search = _Search(target, sizes, seed, failures, file)
     with _sizes_as_globals(target, sizes):
@@ -137,7 +137,7 @@ class _Search:
                     yield Attempt(subject, used, masks, [], made.value, parameters, self.sizes, None, call.guessed)
                     break
 
-    def _create(self, arguments: Mapping[str, Any]) -> "_Created | None":
+    def _create(self, arguments: Mapping[str, object]) -> "_Created | None":
         """Return an object of the target, None if its constructor raises."""
         try:
             value, ops, buffers = instantiate(self.target, arguments, self.seed)
@@ -174,7 +174,7 @@ class _Search:
             yield Attempt(subject, used, masks, flags, made.value, parameters, form.sizes, form.layout, made.guessed)
 
     def _run(
-        self, made: "_Created", function: Any, parameters: list[inspect.Parameter], roles: dict[str, str],
+        self, made: "_Created", function: object, parameters: list[inspect.Parameter], roles: dict[str, str],
         given: Arguments, caller: str = "", finite: bool = False,
     ) -> RepeatedCall | None:  # fmt: skip
         """Return a call after it ran, with its parameters filled; None if it raises."""
@@ -236,7 +236,7 @@ def _applied(cls: Any) -> Callable[..., Any]:
 
 
 @contextlib.contextmanager
-def _sizes_as_globals(target: Any, sizes: Sizes) -> Iterator[None]:
+def _sizes_as_globals(target: object, sizes: Sizes) -> Iterator[None]:
     """Give numbers that a script keeps in global names of sizes (d_k, n_heads) the sizes of the call."""
     members = vars(target).values() if inspect.isclass(target) else [target]
     functions = [member for member in members if inspect.isfunction(member)]

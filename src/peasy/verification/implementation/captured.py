@@ -88,7 +88,7 @@ def _cut(value: Any, smaller: Mapping[int, int], last: int = 0) -> Any:
     return value[tuple(slice(smaller.get(n, n)) for n in value.shape[: value.ndim - last])]
 
 
-def captured_calls(target: Any, sizes: Sizes, file: str, guesses: Callable[[Any, Sizes], Iterator[Callable[[], Any]]]
+def captured_calls(target: object, sizes: Sizes, file: str, guesses: Callable[[Any, Sizes], Iterator[Callable[[], object]]]
                    ) -> Iterator[CapturedCall]:  # fmt: skip
     """Yield the call of the target in each class of its project that contains it; `guesses` are calls of an object."""
     for caller in _callers(target, Path(file)):
@@ -120,7 +120,7 @@ def kept_call(call: CapturedCall, target: Any) -> Iterator[None]:
     made = [target.__init__, method] if inspect.isclass(target) else [None, method]
     create, wanted = (getattr(inspect.unwrap(each), "__code__", None) if each else None for each in made)
 
-    def watch(frame: types.FrameType, event: str, argument: Any) -> None:
+    def watch(frame: types.FrameType, event: str, argument: object) -> None:
         nonlocal steps
         steps += 1
         call.ended = call.ended or steps > _MAX_STEPS
@@ -190,7 +190,7 @@ def _imported(path: Path, name: str, file: Path) -> Any:
     return getattr(loaded[0], name, None) if loaded else None
 
 
-def is_array(value: Any) -> bool:
+def is_array(value: object) -> bool:
     """Return whether a captured argument is a tensor or an array of numbers that are not whole."""
     kind = str(getattr(value, "dtype", ""))
     return "float" in kind and getattr(value, "ndim", 0) > 1

@@ -66,7 +66,7 @@ def check_lengths(attempt: Attempt, reading: Reading, context: Context, found: J
 
 
 def _with_more_keys(
-    attempt: Attempt, reading: Reading, seed: int, constants: Mapping[str, Any] | None = None
+    attempt: Attempt, reading: Reading, seed: int, constants: Mapping[str, object] | None = None
 ) -> RepeatedCall | None:
     """Return the call with more keys than queries; None if queries and keys are no separate inputs."""
     others = [name for name, role in attempt.roles.items() if role in ("key", "value", "source")]
@@ -275,8 +275,8 @@ def _equal_arrays(before: list[Array], after: list[Array]) -> bool:
 
 
 def _run_from(
-    run: Callable[[Mapping[str, Any]], Any], state: list[tuple[dict[str, Any], dict[str, Any]]],
-    values: Mapping[str, Any],
+    run: Callable[[Mapping[str, Any]], object], state: list[tuple[dict[str, Any], dict[str, Any]]],
+    values: Mapping[str, object],
 ) -> Any:  # fmt: skip
     """Call with the state that was kept: a layer's own cache grows with each call."""
     for part, kept in state:
@@ -284,7 +284,9 @@ def _run_from(
     return run(values)
 
 
-def _run_with_cache(run: Callable[[Mapping[str, Any]], Any], name: str, cache: Any, values: Mapping[str, Any]) -> Any:
+def _run_with_cache(
+    run: Callable[[Mapping[str, Any]], object], name: str, cache: object, values: Mapping[str, object]
+) -> Any:
     """Call with a copy of the cache: a cache that is an object grows with each call."""
     from torch.utils._python_dispatch import _disable_current_modes
 

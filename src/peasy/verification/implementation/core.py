@@ -57,7 +57,7 @@ class Core:
         view[...] = rows.reshape(*view.shape[:2], -1)
         return array
 
-    def gather(self, op: Op, value: Any) -> Array:
+    def gather(self, op: Op, value: object) -> Array:
         """Return a recorded result in the order `[n, query, key]`; NaN where it has no element."""
         flat, index = np.full(int(np.prod(self.shape)), np.nan), self.index_of[op.index].reshape(-1)
         known = index >= 0
@@ -115,7 +115,7 @@ def _path(trace: Trace, start: Op, end: int) -> list[Op]:
     return [op for op in trace.ops if op.index in later & before]
 
 
-def as_batch(value: Any, left: bool) -> Array:
+def as_batch(value: object, left: bool) -> Array:
     """Return an operand of a product as `[n, rows, d]`, with the summed axis last."""
     array = to_float(value)
     if array.ndim == 1:

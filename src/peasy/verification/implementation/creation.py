@@ -11,7 +11,7 @@ from peasy.verification.implementation.trace import Op
 
 
 def instantiate(
-    cls: type, arguments: Mapping[str, Any], seed: int, positional: tuple[Any, ...] = ()
+    cls: type, arguments: Mapping[str, object], seed: int, positional: tuple[object, ...] = ()
 ) -> tuple[Any, dict[int, list[Op]], dict[str, Any]]:
     """Create an object; return it with the operations that made its buffers, and its buffers."""
     base = module_class()
@@ -44,7 +44,7 @@ def module_class() -> Any:
     return None if torch_nn is None else torch_nn.Module
 
 
-def is_module(value: Any) -> bool:
+def is_module(value: object) -> bool:
     """Return whether this is an nn.Module."""
     base = module_class()
     return base is not None and isinstance(value, base)

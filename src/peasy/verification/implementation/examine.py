@@ -75,7 +75,7 @@ class Examination:
     inverted: bool = False
 
 
-def examine(target: Any, name: str = "", *, file: str = "", call: str | None = None, seed: int = 0,
+def examine(target: object, name: str = "", *, file: str = "", call: str | None = None, seed: int = 0,
             namespace: dict[str, Any] | None = None, expected: str | None = None, notes: list[str] | None = None,
             ) -> Diagnosis:  # fmt: skip
     """Examine a function, a class or an object; `call` is an expression with the names q, k, v, x, source and mask."""
@@ -220,7 +220,7 @@ def _in_peasy(error: BaseException) -> bool:
     return bool(frames) and "/verification/implementation/" in frames[-1].filename
 
 
-def _judge_dropout(subject: Any, trace: Trace, found: Judgement) -> None:
+def _judge_dropout(subject: object, trace: Trace, found: Judgement) -> None:
     for kind, place in trace.events:
         if kind == "dropout":
             found.mistake("dropout left on", place)
@@ -437,7 +437,7 @@ def _judge_without_fused_kernel(state: Examination, attempt: Attempt, found: Jud
             state.checks.append(f"{name} = False")
 
 
-def _has_groups(target: Any) -> bool:
+def _has_groups(target: object) -> bool:
     """Return whether a class may have fewer key heads than query heads: by a parameter or by its configuration."""
     roles = {role_of(p.name, True) for p in signature_of(target)} if inspect.isclass(target) else set()
     return bool(roles & {"key_heads", "config"})
@@ -471,7 +471,7 @@ def _diagnosis(state: Examination, attempt: Attempt, found: Judgement) -> Diagno
     )  # fmt: skip
 
 
-def _file_of(target: Any) -> str:
+def _file_of(target: object) -> str:
     code = target if inspect.isclass(target) or inspect.isfunction(target) else type(target)
     try:
         return inspect.getsourcefile(code) or ""

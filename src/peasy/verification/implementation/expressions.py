@@ -21,7 +21,7 @@ from peasy.verification.implementation.trace import Op
 
 
 def expression_attempts(
-    text: str, namespace: Mapping[str, Any], sizes: Sizes, seed: int, failures: list[CallFailure], file: str
+    text: str, namespace: Mapping[str, object], sizes: Sizes, seed: int, failures: list[CallFailure], file: str
 ) -> Iterator[Attempt]:
     """Yield subjects for an expression of the user: classes in it are created once, arrays get every layout in turn."""
     try:
@@ -53,7 +53,7 @@ def expression_attempts(
     for library, (each, layout) in itertools.product(libraries, shapes):
         inputs = {name: seeded_array(role, layout.shape(each, role), seed) for name, role in arrays.items()}
 
-        def run(values: Mapping[str, Any], layout: Layout = layout) -> Any:
+        def run(values: Mapping[str, object], layout: Layout = layout) -> Any:
             given = in_layout(layout, {name: values[name] for name in arrays}, arrays)
             return from_layout(layout, eval(code, {**names, "mask": None, **values, **given}))
 
@@ -83,7 +83,7 @@ def _call_constants(sizes: Sizes) -> dict[str, Any]:
 
 
 def _create_objects(
-    tree: ast.Expression, names: Mapping[str, Any], seed: int
+    tree: ast.Expression, names: Mapping[str, object], seed: int
 ) -> tuple[ast.Expression, list[Any], dict[int, list[Op]], dict[str, Any]]:
     """Replace each call of a class whose arguments use no arrays by the object, created once."""
     made: list[Any] = []

@@ -64,7 +64,7 @@ class Form:
 
 
 def unpacked(
-    function: Any, parameters: list[inspect.Parameter]
+    function: object, parameters: list[inspect.Parameter]
 ) -> tuple[list[inspect.Parameter], dict[str, list[str]]]:
     """Return the parameters, with the parts of those that the code unpacks in one line, and the names of the parts."""
     packed: dict[str, list[str]] = {}
@@ -82,8 +82,8 @@ def unpacked(
 
 
 def forms(
-    made: Any, function: Any, parameters: list[inspect.Parameter], roles: Mapping[str, str], sizes: Sizes,
-    buffers: Mapping[str, Any],
+    made: Any, function: object, parameters: list[inspect.Parameter], roles: Mapping[str, str], sizes: Sizes,
+    buffers: Mapping[str, object],
 ) -> Iterator[Form]:  # fmt: skip
     """Yield ways to fill the arguments, most likely first: masks that hide nothing come after no mask at all."""
     required = {roles.get(p.name, "") for p in parameters if p.default is p.empty}
@@ -147,7 +147,7 @@ class Arguments:
 
 
 def arguments_of(
-    function: Any, parameters: list[inspect.Parameter], roles: dict[str, str], form: Form, seed: int,
+    function: object, parameters: list[inspect.Parameter], roles: dict[str, str], form: Form, seed: int,
     packed: Mapping[str, list[str]],
 ) -> Arguments:  # fmt: skip
     """Return the arguments of one form: arrays by role, other required arguments by role."""
@@ -227,7 +227,7 @@ def run_filled(
     return []
 
 
-def _is_off(parameter: inspect.Parameter, function: Any) -> bool:
+def _is_off(parameter: inspect.Parameter, function: object) -> bool:
     """Return whether the default of a scale is not to scale: 1, or None where the code asks for it."""
     asks = rf"(?m)^\s*if {parameter.name}(?: is not None)?:"
     return parameter.default == 1 or (parameter.default is None and bool(re.search(asks, source_of(function))))
@@ -246,7 +246,7 @@ def _weight(name: str, role: str, form: Form, seed: int) -> dict[str, Array]:
     )  # fmt: skip
 
 
-def _grouped(values: Mapping[str, Any]) -> dict[str, Any]:
+def _grouped(values: Mapping[str, object]) -> dict[str, Any]:
     """Return values with names such as "c.w" and "c.b" as dictionaries under their first part."""
     grouped: dict[str, Any] = {}
     for name, value in values.items():
@@ -258,7 +258,7 @@ def _grouped(values: Mapping[str, Any]) -> dict[str, Any]:
     return grouped
 
 
-def in_layout(layout: Layout, arrays: Mapping[str, Any], roles: Mapping[str, str]) -> dict[str, Any]:
+def in_layout(layout: Layout, arrays: Mapping[str, object], roles: Mapping[str, str]) -> dict[str, Any]:
     """Return arrays as the code expects them: channels after the batch, or keys transposed."""
     if layout.channels_first:
         return {name: _moved(array, -1, 1) for name, array in arrays.items()}
@@ -266,7 +266,7 @@ def in_layout(layout: Layout, arrays: Mapping[str, Any], roles: Mapping[str, str
     return {**arrays, **{name: _moved(arrays[name], -1, -2) for name in keys}}
 
 
-def from_layout(layout: Layout, result: Any) -> Any:
+def from_layout(layout: Layout, result: object) -> Any:
     """Return a result with the channels last."""
     if not layout.channels_first:
         return result
@@ -315,7 +315,7 @@ def required_value(name: str, role: str, form: Form) -> Any:
     return None
 
 
-def _libraries(function: Any, made: Any) -> tuple[str, ...]:
+def _libraries(function: Any, made: object) -> tuple[str, ...]:
     """Return the libraries to try: by the names in the function's code, then by what its file imports."""
     if is_module(made):
         return ("torch",)

@@ -5,7 +5,6 @@ import re
 import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from peasy.verification.implementation.arguments import Sizes, source_of
 from peasy.verification.implementation.names import role_of
@@ -48,7 +47,7 @@ def layouts(sizes: Sizes, flat: bool, widths: list[int], channels_first: bool = 
     return [*maps, *last] if channels_first else [*last, *maps] if flat else last
 
 
-def declared_layouts(function: Any, roles: Mapping[str, str], sizes: Sizes, widths: list[int]) -> list[Layout]:
+def declared_layouts(function: object, roles: Mapping[str, str], sizes: Sizes, widths: list[int]) -> list[Layout]:
     """Return the layouts that code declares itself, as in `b, t, h, d = q.shape` or `rearrange(x, "b c h w -> …")`."""
     try:
         tree = ast.parse(textwrap.dedent(source_of(function)))

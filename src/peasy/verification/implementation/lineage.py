@@ -1,7 +1,6 @@
 """Lineage of queries, keys and values in a trace: which layer made them, and what was done on the way."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -130,7 +129,7 @@ def _multiply(trace: Trace, op: Op, here: Lineage, activations: list[tuple[int, 
     return True
 
 
-def _same_for_all_channels(value: Any) -> bool:
+def _same_for_all_channels(value: object) -> bool:
     """Return whether a tensor has one number per token, as the length of a vector has."""
     array = to_float(value)
     return array.ndim > 0 and (

@@ -205,7 +205,7 @@ class StatementFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def __init__(self, folders: list[Path]) -> None:
         self.folders = [str(folder) for folder in folders]
 
-    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
+    def find_spec(self, name: str, path: Any, target: object = None) -> Any:
         """Return a spec for a module of these folders."""
         spec = importlib.machinery.PathFinder.find_spec(name, list(path or self.folders))
         origin = "" if spec is None else str(spec.origin)
@@ -232,7 +232,7 @@ class StandInFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def __init__(self, names: list[str]) -> None:
         self.names = names
 
-    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
+    def find_spec(self, name: str, path: object, target: object = None) -> Any:
         """Return a spec for one of the missing packages."""
         if name.partition(".")[0] in self.names:
             return importlib.machinery.ModuleSpec(name, self, is_package=True)
@@ -292,7 +292,7 @@ class StandIn:
         origin = f"{self._name}.{name}"
         return _known_object(origin) or StandIn(origin)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         """Return a decorated function or class as it is, and a stand-in during the import; else raise."""
         if len(args) == 1 and not kwargs and isinstance(args[0], type | types.FunctionType):
             return args[0]  # used as a decorator
@@ -305,14 +305,14 @@ class StandIn:
         why = "not installed" if absent else "not importable"
         raise ModuleNotFoundError(f"{self._name} is needed, but {package} is {why}", name=package)
 
-    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
+    def __mro_entries__(self, bases: tuple[object, ...]) -> tuple[type, ...]:
         """As a base class: a module that takes any arguments, unless another base is one."""
         torch_nn = sys.modules.get("torch.nn")
         if torch_nn is None or any(isinstance(base, type) for base in bases):
             return ()
 
         class AnyModule(torch_nn.Module):  # type: ignore[misc, name-defined]
-            def __init__(self, *args: Any, **kwargs: Any) -> None:
+            def __init__(self, *args: object, **kwargs: object) -> None:
                 super().__init__()
 
         return (AnyModule,)
@@ -326,18 +326,18 @@ class StandIn:
     def __bool__(self) -> bool:
         return False
 
-    def __getitem__(self, key: Any) -> "StandIn":
+    def __getitem__(self, key: object) -> "StandIn":
         return self
 
     def __iter__(self) -> Iterator[Any]:
         return iter(())  # with __getitem__ alone, a loop over it would not end
 
-    def __or__(self, other: Any) -> Any:
+    def __or__(self, other: object) -> Any:
         return self
 
     __ror__ = __or__
 
-    def __lt__(self, other: Any) -> bool:
+    def __lt__(self, other: object) -> bool:
         return False
 
     __gt__ = __le__ = __ge__ = __lt__

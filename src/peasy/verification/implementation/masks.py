@@ -297,7 +297,7 @@ def mask_trials(subject: RepeatedCall, reading: Reading, name: str, role: str, s
             yield MaskTrial(convention, {name: value}, alone & open_before, alone, weights, mask, at[:, 0], changed)
 
 
-def declared_mask_meaning(target: Any, file: str, name: str, namespace: Mapping[str, Any]) -> bool | None:
+def declared_mask_meaning(target: object, file: str, name: str, namespace: Mapping[str, object]) -> bool | None:
     """Return whether True or 1 in a mask means "may attend": from docstrings, names, and masks that the file builds.
 
     If the parameter has an entry of its own in a docstring, only that is read: other lines may be about another mask.
@@ -323,7 +323,7 @@ def declared_mask_meaning(target: Any, file: str, name: str, namespace: Mapping[
     return True if named else _built_mask_meaning(target, file, namespace)
 
 
-def _built_mask_meaning(target: Any, file: str, namespace: Mapping[str, Any]) -> bool | None:
+def _built_mask_meaning(target: object, file: str, namespace: Mapping[str, object]) -> bool | None:
     """Return the meaning of causal masks that functions of the file build for others: tril = may attend."""
     own, meanings = source_of(target), set()
     for node, source in definitions(Path(file)) if own else ():

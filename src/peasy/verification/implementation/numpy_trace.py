@@ -37,20 +37,20 @@ class NumpyRecorder(OperationRecorder):
         """Return a traced array for an input or a weight."""
         return self._traced(np.array(array), (self.add_root(kind, name, np.array(array)), 0))
 
-    def _traced(self, array: Any, source: tuple[int, int]) -> Any:
+    def _traced(self, array: object, source: tuple[int, int]) -> Any:
         if not isinstance(array, np.ndarray):
             return array
         traced = array.view(TracedArray)
         traced.recorder, traced.source = self, source
         return traced
 
-    def source_of(self, array: Any) -> tuple[int, int]:
+    def source_of(self, array: object) -> tuple[int, int]:
         """Return the record of an array; arrays that are not traced are constants."""
         if isinstance(array, TracedArray) and array.source is not None:
             return array.source
         return self.add_root(CONSTANT, "", np.array(array)), 0
 
-    def apply(self, name: str, function: Callable[..., Any], args: Any, kwargs: Any = None) -> Any:
+    def apply(self, name: str, function: Callable[..., object], args: Any, kwargs: Any = None) -> Any:
         """Apply a function to plain arrays, and record it."""
         kwargs = kwargs or {}
         arrays = [each for each in flatten((*args, *kwargs.values())) if isinstance(each, np.ndarray)]
@@ -62,7 +62,7 @@ class NumpyRecorder(OperationRecorder):
 
     def record(
         self, name: str, function: Any, args: Any, kwargs: Any, sources: tuple[tuple[int, int], ...],
-        arrays: list[Any], result: Any,
+        arrays: list[Any], result: object,
     ) -> Any:  # fmt: skip
         """Add a record, and return the result as traced arrays."""
         result = self.override(result)
@@ -88,7 +88,7 @@ def _broadcast(arrays: list[np.ndarray]) -> list[np.ndarray]:
     return [np.broadcast_to(left, lead + left.shape[-2:]), np.broadcast_to(right, lead + right.shape[-2:])]
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """Return arrays without tracing, also in nested arguments."""
     if isinstance(value, TracedArray):
         return value.view(np.ndarray)
@@ -121,7 +121,7 @@ class TracedArray(np.ndarray):
             return out[0]
         return result
 
-    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    def __array_function__(self, function: Any, types: object, args: Any, kwargs: Any) -> Any:
         recorder = _recorder((args, kwargs))
         if recorder is None:
             return function(*plain(args), **plain(kwargs))
@@ -134,7 +134,7 @@ class TracedArray(np.ndarray):
         name = function.__name__
         return recorder.apply(_FUNCTIONS.get(name, name), function, args, kwargs)
 
-    def _view(self, name: str, function: Callable[[Any], Any]) -> Any:
+    def _view(self, name: str, function: Callable[[Any], object]) -> Any:
         if self.recorder is None or self.source is None:
             return function(plain(self))
         return self.recorder.apply(name, function, (self,))
@@ -149,18 +149,18 @@ class TracedArray(np.ndarray):
         """Array with the last two axes exchanged, recorded."""
         return self._view("transpose", lambda array: array.swapaxes(-1, -2))
 
-    def astype(self, dtype: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+    def astype(self, dtype: object, **kwargs: object) -> Any:  # type: ignore[override]
         """Convert, recorded."""
         return self._view("_to_copy", lambda array: array.astype(dtype) if array.dtype.kind == "f" else array)
 
-    def dot(self, other: Any, out: Any = None) -> Any:
+    def dot(self, other: object, out: object = None) -> Any:
         """Product, recorded."""
         return self @ other
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: object) -> Any:
         return self._view("index", lambda array: array[plain(key)])
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: object, value: object) -> None:
         if self.recorder is None or self.source is None:
             plain(self)[plain(key)] = plain(value)
             return
@@ -179,7 +179,7 @@ class TracedArray(np.ndarray):
 def _recorded(method: str, name: str) -> Callable[..., Any]:
     """Return a method of arrays under which an operation is recorded."""
 
-    def call(self: TracedArray, *args: Any, **kwargs: Any) -> Any:
+    def call(self: TracedArray, *args: object, **kwargs: object) -> Any:
         return self._view(name, lambda array: getattr(array, method)(*args, **kwargs))
 
     return call
@@ -235,7 +235,7 @@ def _einsum(subscripts: str, a: Any, b: Any) -> Any:
     return product.reshape([sizes[each] for each in order]).transpose([order.index(each) for each in out])
 
 
-def _traced_like(array: Any, other: Any) -> Any:
+def _traced_like(array: object, other: Any) -> Any:
     if isinstance(array, TracedArray):
         return array
     recorder = other.recorder
@@ -247,14 +247,14 @@ def is_weight(name: str) -> bool:
     return bool(projection_role([name])) and role_of(name) not in ("query", "key", "value")
 
 
-def arrays_of(owner: Any) -> dict[str, np.ndarray]:
+def arrays_of(owner: object) -> dict[str, np.ndarray]:
     """Return the arrays that an object has as attributes."""
     return {name: value for name, value in getattr(owner, "__dict__", {}).items() if type(value) is np.ndarray}
 
 
 def numpy_call(
-    run: Callable[[Mapping[str, Any]], Any], inputs: Mapping[str, np.ndarray], constants: Mapping[str, Any],
-    overrides: Mapping[int, Callable[[Any], Any]], parameters: Mapping[str, Any] | None = None, owner: Any = None,
+    run: Callable[[Mapping[str, Any]], object], inputs: Mapping[str, np.ndarray], constants: Mapping[str, object],
+    overrides: Mapping[int, Callable[[Any], object]], parameters: Mapping[str, Any] | None = None, owner: object = None,
 ) -> Trace:  # fmt: skip
     """Call NumPy code with traced arrays and record it; arrays of its `owner` are traced too: it may write to them."""
     recorder = NumpyRecorder(overrides)

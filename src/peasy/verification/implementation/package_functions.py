@@ -47,7 +47,7 @@ def repeat(x: Any, pattern: str, /, **sizes: int) -> Any:
     return rearrange(wide, f"{' '.join(new)} {left}->{right}", **sizes)
 
 
-def reduce(x: Any, pattern: str, reduction: str, /, **sizes: int) -> Any:
+def reduce(x: object, pattern: str, reduction: str, /, **sizes: int) -> Any:
     """Return a tensor or array without the axes that only the left side has: their mean, sum, max or min."""
     left, right = pattern.split("->")
     gone = [name for name in re.findall(r"[^\W\d]\w*", left) if not re.search(rf"\b{name}\b", right)]
@@ -78,7 +78,7 @@ class Rearrange(nn.Module):
 
 def memory_efficient_attention(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_bias: Any = None, p: float = 0.0,
-    scale: float | None = None, op: Any = None,
+    scale: float | None = None, op: object = None,
 ) -> torch.Tensor:  # fmt: skip
     """Return fused attention with the heads after the tokens; without heads if there are three axes."""
     q, k, v = (x.transpose(1, 2) if x.ndim == 4 else x for x in (query, key, value))
@@ -108,7 +108,7 @@ KNOWN: dict[str, tuple[Any, ...]] = {
 class ParallelLinear(nn.Linear):
     """Linear layer that is spread over several devices, on one."""
 
-    def __init__(self, inputs: int, outputs: int, bias: bool = True, **options: Any) -> None:
+    def __init__(self, inputs: int, outputs: int, bias: bool = True, **options: object) -> None:
         super().__init__(inputs, outputs, bias)
 
 

@@ -68,7 +68,7 @@ def repaired_calls(target: Any, sizes: Sizes) -> Iterator[CapturedCall]:
     created = next(constructor_attempts(target, sizes)) if inspect.isclass(target) else {}
     objects: dict[str, Any] = {}
 
-    def call(own: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:
+    def call(own: Mapping[str, object], arguments: Mapping[str, object]) -> None:
         key = repr(own)
         if inspect.isclass(target) and key not in objects:
             objects.clear()
@@ -113,7 +113,7 @@ def repaired_calls(target: Any, sizes: Sizes) -> Iterator[CapturedCall]:
         yield CapturedCall("", own, given, bool(chosen or settings))
 
 
-def _key(value: Any) -> str:
+def _key(value: object) -> str:
     """Return a text that tells different arguments apart; arrays by their identity, as printing them takes long."""
     if isinstance(value, Mapping):
         return f"{{{', '.join(f'{name}: {_key(each)}' for name, each in value.items())}}}"
@@ -146,7 +146,9 @@ def _progress(error: BaseException) -> tuple[float, float]:
     return float(made), float(first.lineno or 0) if first else 0.0
 
 
-def _repairs(error: BaseException, target: Any, values: Mapping[str, Any], sizes: Sizes) -> Iterator[dict[str, Any]]:
+def _repairs(
+    error: BaseException, target: object, values: Mapping[str, object], sizes: Sizes
+) -> Iterator[dict[str, Any]]:
     """Yield changes that an error proposes: of one argument that the failing line depends on, or of equal arrays."""
     text = str(error)
     numbers = list(dict.fromkeys(int(n) for n in re.findall(r"(?<![\w.])\d{1,4}(?![\w.])", text.replace("x", " "))))
@@ -175,7 +177,7 @@ def _wanted_objects(error: BaseException, name: str, target: Any, sizes: Sizes) 
             yield from objects_of(wanted, sizes, _MAX_OBJECTS)
 
 
-def _other_settings(error: BaseException, value: Any, sizes: Sizes) -> Iterator[Any]:
+def _other_settings(error: BaseException, value: object, sizes: Sizes) -> Iterator[Any]:
     """Yield a configuration with another value of a guessed setting, those of the failing lines and strings first."""
     if not isinstance(value, ConfigGuess):
         return
@@ -186,7 +188,7 @@ def _other_settings(error: BaseException, value: Any, sizes: Sizes) -> Iterator[
         yield from (value.changed({name: other}) for other in (*words, None, True, 1, sizes.heads, sizes.d_head))
 
 
-def _blamed(error: BaseException, target: Any, values: Mapping[str, Any]) -> list[str]:
+def _blamed(error: BaseException, target: object, values: Mapping[str, object]) -> list[str]:
     """Return the arguments that the failing line depends on, nearest first; all of them if none is found."""
     frames = user_frames(error)
     depends = _dependencies(target)
@@ -204,7 +206,7 @@ def _blamed(error: BaseException, target: Any, values: Mapping[str, Any]) -> lis
 
 
 @functools.cache
-def _dependencies(target: Any) -> dict[str, tuple[str, ...]]:
+def _dependencies(target: object) -> dict[str, tuple[str, ...]]:
     """Return for each name that a function or a class assigns the names in the assigned expressions."""
     found: dict[str, dict[str, None]] = {}
     try:
@@ -222,7 +224,7 @@ def _dependencies(target: Any) -> dict[str, tuple[str, ...]]:
     return {name: tuple(used) for name, used in found.items()}
 
 
-def _other_values(name: str, value: Any, text: str, numbers: list[int], sizes: Sizes) -> Iterator[Any]:
+def _other_values(name: str, value: object, text: str, numbers: list[int], sizes: Sizes) -> Iterator[Any]:
     """Yield other values of one argument: of its kind, by the error's text and the numbers in it."""
     constructor, role = name.startswith(_CREATED), role_of(name.removeprefix(_CREATED), name.startswith(_CREATED))
     if isinstance(value, Shape):
@@ -312,7 +314,7 @@ def _instead_of_nothing(constructor: bool, role: str, text: str, sizes: Sizes) -
     yield from itertools.chain.from_iterable(rotary_tables(sizes, tokens, form).values() for form in ROTARY_FORMS)
 
 
-def _start_arguments(function: Callable[..., Any], sizes: Sizes) -> list[dict[str, Any]]:
+def _start_arguments(function: Callable[..., object], sizes: Sizes) -> list[dict[str, Any]]:
     """Return the first arguments of a call: arrays with and without heads, None, or what is required by name."""
     roles, form = roles_of(signature_of(function)), Form(Layout("bt", sizes.d_model), sizes)
     known = [

@@ -59,7 +59,7 @@ class RepeatedCall:
             return torch_call(lambda: self.run({**tensors, **self.constants}), roots, overrides or {}, self.statistics)
 
     def plain(
-        self, inputs: Mapping[str, Array] | None = None, constants: Mapping[str, Any] | None = None
+        self, inputs: Mapping[str, Array] | None = None, constants: Mapping[str, object] | None = None
     ) -> list[Array]:
         """Call the code without recording; return the arrays of its result."""
         values = {**self.inputs, **(inputs or {})}

@@ -32,7 +32,7 @@ class TorchRecorder(OperationRecorder, TorchDispatchMode):
         return False  # nothing is compiled here, and importing the compiler takes 2 s
 
     def __init__(
-        self, roots: _Roots, overrides: Mapping[int, Callable[[Any], Any]] | None = None, snapshots: bool = True,
+        self, roots: _Roots, overrides: Mapping[int, Callable[[Any], object]] | None = None, snapshots: bool = True,
         statistics: dict[int, tuple[Any, Any]] | None = None,
     ) -> None:  # fmt: skip
         OperationRecorder.__init__(self, overrides)
@@ -43,7 +43,7 @@ class TorchRecorder(OperationRecorder, TorchDispatchMode):
         self.mutated: dict[int, list[int]] = {}
         self.kept: list[Any] = []
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(self, func: Any, types: object, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = func._schema.name.partition("::")[2]
         if name.startswith("_scaled_dot_product_flash_attention_for_cpu"):
@@ -88,7 +88,7 @@ class TorchRecorder(OperationRecorder, TorchDispatchMode):
             added = args[0] if kwargs.get("beta", 1) == 1 else args[0] * kwargs["beta"]
             return product + added if kwargs.get("beta", 1) else product
 
-    def _record(self, func: Any, name: str, args: Any, kwargs: Any, sources: Any, values: Any, result: Any) -> None:
+    def _record(self, func: Any, name: str, args: Any, kwargs: Any, sources: Any, values: Any, result: object) -> None:
         outputs = tuple(value for value in flatten((result,)) if isinstance(value, torch.Tensor))
         scalars = tuple(value for value in flatten(args) if not isinstance(value, torch.Tensor))
         replay = replayer(func, args, kwargs, torch.Tensor, lambda tensor: tensor)
@@ -129,7 +129,7 @@ class TorchRecorder(OperationRecorder, TorchDispatchMode):
         return tensor.detach().clone()
 
     def _take_apart(
-        self, q: Any, k: Any, v: Any, dropout_p: float = 0.0, is_causal: bool = False, *, attn_mask: Any = None,
+        self, q: Any, k: Any, v: object, dropout_p: float = 0.0, is_causal: bool = False, *, attn_mask: object = None,
         scale: float | None = None,
     ) -> Any:  # fmt: skip
         """Fused attention in single operations: torch's own unfused definition of it, recorded step by step."""
@@ -147,7 +147,7 @@ def _storage(tensor: torch.Tensor) -> int:
 
 
 def torch_call(
-    function: Callable[[], Any], roots: _Roots, overrides: Mapping[int, Callable[[Any], Any]],
+    function: Callable[[], object], roots: _Roots, overrides: Mapping[int, Callable[[Any], object]],
     statistics: dict[int, tuple[Any, Any]] | None = None,
 ) -> Trace:  # fmt: skip
     """Call a function without gradients and record it; `overrides` replace results by operation index."""
@@ -185,11 +185,11 @@ def buffer_ops(recorder: TorchRecorder, buffers: Mapping[str, torch.Tensor]) -> 
 class OnlyCPU(TorchFunctionMode):
     """Code that asks for a GPU gets the CPU; there are no gradients, so their hooks are left out."""
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(self, func: Any, types: object, args: Any = (), kwargs: Any = None) -> Any:
         if func in (torch.Tensor.cuda, torch.Tensor.register_hook, torch.Tensor.retain_grad):
             return args[0]
         return func(*map(_on_cpu, args), **{key: _on_cpu(value) for key, value in (kwargs or {}).items()})
 
 
-def _on_cpu(value: Any) -> Any:
+def _on_cpu(value: object) -> Any:
     return "cpu" if isinstance(value, str | torch.device) and str(value).startswith(("cuda", "mps")) else value

@@ -105,7 +105,7 @@ class OperationRecorder:
         """Return what the next operation gives."""
         return self.overrides.get(len(self.trace.ops), lambda given: given)(result)
 
-    def add_root(self, kind: str, name: str, output: Any) -> int:
+    def add_root(self, kind: str, name: str, output: object) -> int:
         """Add an array that no recorded operation made; return its index."""
         ops = self.trace.ops
         roots = frozenset({f"{kind}:{name}"}) if kind in (INPUT, PARAMETER) else frozenset()
@@ -172,12 +172,12 @@ def leaves(result: Any, depth: int = 0) -> Iterator[Any]:
         yield from (leaf for value in list(vars(result).values())[:16] for leaf in leaves(value, depth + 1))
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> bool:
     """Return whether this is a plain finite or infinite number."""
     return isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
 
 
-def flatten(values: Iterable[Any]) -> Iterator[Any]:
+def flatten(values: Iterable[object]) -> Iterator[Any]:
     """Yield nested arguments one by one."""
     for value in values:
         if isinstance(value, list | tuple):
@@ -187,14 +187,14 @@ def flatten(values: Iterable[Any]) -> Iterator[Any]:
 
 
 def replayer(
-    function: Callable[..., Any], args: Any, kwargs: Any, kind: type, plain: Callable[[Any], Any]
+    function: Callable[..., Any], args: Any, kwargs: Any, kind: type, plain: Callable[[Any], object]
 ) -> Callable[[Mapping[int, Any]], Any]:
     """Return a function that repeats an operation with other arrays, by number of the array argument."""
 
-    def replay(replaced: Mapping[int, Any]) -> Any:
+    def replay(replaced: Mapping[int, object]) -> Any:
         numbers = itertools.count()
 
-        def swap(value: Any) -> Any:
+        def swap(value: object) -> Any:
             if isinstance(value, list | tuple):
                 return type(value)(swap(each) for each in value)
             return replaced.get(next(numbers), plain(value)) if isinstance(value, kind) else value

@@ -210,7 +210,7 @@ def _read_file(path: Path) -> str:
     return text
 
 
-def _notes_from_data(data: Any, name: str) -> Notes:
+def _notes_from_data(data: object, name: str) -> Notes:
     if isinstance(data, dict):
         data = {"title": Path(name).stem} | data
     if isinstance(data, dict) and "parts" in data:
@@ -225,7 +225,7 @@ def _notes_from_data(data: Any, name: str) -> Notes:
     return notes
 
 
-def _expand_written(example: Any) -> Any:
+def _expand_written(example: object) -> Any:
     """Expand the short form `[written] scores = [...]` to the long form, a list of tables."""
     if not isinstance(example, dict) or not isinstance(example.get("written"), dict):
         return example

@@ -1,8 +1,9 @@
 """Multi-head attention: project, apply RoPE, extend the KV cache, run the layer's attention backend, project back.
 
-A backend (`attention_backends.py`) gets all sequences of a pass at once, as vLLM's do: torch's fused kernel unless
-packing chose a row-wise or varlen kernel, each with an explicit fallback for what it does not support, down to the
-formula. Taps and interventions act around the kernel, never instead of it, so a tap changes no bit of the output.
+`forward` hands the queries, keys and values of all sequences of a pass with their KV caches to the layer's backend
+(`attention_backends.py`), as vLLM does. The backend is torch's fused kernel unless packing chose a row-wise or varlen
+kernel; what one does not support goes to the next, down to the formula. Taps and interventions act around the kernel,
+never instead of it, so a tap changes no bit of the output.
 """
 
 from collections.abc import Callable

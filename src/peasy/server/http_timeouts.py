@@ -15,7 +15,7 @@ import h11
 from h11._receivebuffer import ReceiveBuffer
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-MAX_CONNECTIONS = 1000
+_MAX_CONNECTIONS = 1000
 """Concurrent connections; the requests of further ones get 503, those of earlier ones are served."""
 
 _MAX_REFUSED = 100
@@ -61,12 +61,12 @@ def connection_limit() -> int:
         import resource
 
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        wanted = MAX_CONNECTIONS + _MAX_REFUSED + _OTHER_FILES
+        wanted = _MAX_CONNECTIONS + _MAX_REFUSED + _OTHER_FILES
         if resource.RLIM_INFINITY != soft < wanted:
             soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
             return max(soft - _MAX_REFUSED - _OTHER_FILES, soft // 4)
-    return MAX_CONNECTIONS
+    return _MAX_CONNECTIONS
 
 
 _MAX_CHUNKS = 4096

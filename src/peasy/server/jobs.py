@@ -24,7 +24,7 @@ _INTERRUPT, _PROCESS_GROUP = signal.SIGINT, 0
 if sys.platform == "win32":
     # there a signal reaches only a process group, and only as CTRL_BREAK
     _INTERRUPT, _PROCESS_GROUP = signal.CTRL_BREAK_EVENT, subprocess.CREATE_NEW_PROCESS_GROUP
-SHUTDOWN_TIMEOUT = 30.0
+_SHUTDOWN_TIMEOUT = 30.0
 """Seconds that a job has to save and stop when the server shuts down."""
 
 
@@ -132,7 +132,7 @@ class JobRunner:
         """Stop the running job at server shutdown; kill it if it does not save in time."""
         if self.job is not None and self.job.running:
             self.job.stop()
-            if not self.job.wait(SHUTDOWN_TIMEOUT):
+            if not self.job.wait(_SHUTDOWN_TIMEOUT):
                 self.job.process.kill()
 
 

@@ -65,7 +65,7 @@ def _compile_template(template: str) -> "Template":
     class Environment(ImmutableSandboxedEnvironment):
         intercepted_binops, code_generator_class = frozenset(("*", "**")), Generator
 
-        def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+        def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> object:
             _check_product(operator, left, right)
             return super().call_binop(context, operator, left, right)
 
@@ -92,7 +92,7 @@ def _counter(max_operations: int) -> Callable[..., Any]:
     """Return a trace function that raises after `max_operations` calls and lines of templates."""
     count = 0
 
-    def trace(frame: FrameType, event: str, argument: object) -> Any:
+    def trace(frame: FrameType, event: str, argument: object) -> object:
         nonlocal count
         count += 1
         if count > max_operations:

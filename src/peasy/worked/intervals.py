@@ -191,7 +191,7 @@ def maximum(x: _Numbers, y: _Numbers) -> Interval:
     return Interval(np.maximum(x.low, y.low), np.maximum(x.high, y.high))
 
 
-def asarray(numbers: _Numbers, dtype: object = None) -> Any:
+def asarray(numbers: _Numbers, dtype: object = None) -> object:
     """Return numbers as intervals of width zero, truth values as they are."""
     return numbers if getattr(numbers, "dtype", None) == np.bool else Interval.exact(numbers)
 

@@ -47,11 +47,11 @@ class Sizes:
             "weights": False, "training": False, "use_cache": False,
             "repeats": self.heads // self.kv_heads if self.grouped else 1, "dtype": None,
         }  # fmt: skip
-        return values.get(role, UNKNOWN)
+        return values.get(role, _UNKNOWN)
 
 
 SIZES = (Sizes(), Sizes(batch=3, heads=2, d_head=20, time=6, keys=8, kv_heads=1))
-UNKNOWN = object()
+_UNKNOWN = object()
 
 
 class ConfigGuess(dict[str, Any]):
@@ -70,8 +70,8 @@ class ConfigGuess(dict[str, Any]):
         return f"settings({', '.join(f'{name}={value!r}' for name, value in self.guesses.items())})"
 
     def __missing__(self, name: str) -> Any:
-        value = config_value(self._sizes, name)
-        if value is not UNKNOWN:
+        value = _config_value(self._sizes, name)
+        if value is not _UNKNOWN:
             return value
         if not self._guess:
             raise KeyError(name)
@@ -91,8 +91,8 @@ class ConfigGuess(dict[str, Any]):
         """Return a value; a default of the caller counts more than a guess, but not for sizes."""
         if dict.__contains__(self, name):
             return dict.__getitem__(self, name)
-        value = config_value(self._sizes, name)
-        return default if value is UNKNOWN or role_of(name, True) not in _SIZE_ROLES else value
+        value = _config_value(self._sizes, name)
+        return default if value is _UNKNOWN or role_of(name, True) not in _SIZE_ROLES else value
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -106,7 +106,7 @@ class ConfigGuess(dict[str, Any]):
         self[name] = value
 
     def __contains__(self, name: object) -> bool:
-        return dict.__contains__(self, name) or config_value(self._sizes, str(name)) is not UNKNOWN
+        return dict.__contains__(self, name) or _config_value(self._sizes, str(name)) is not _UNKNOWN
 
 
 _CONFIG_GROUPS = ("transformer", "model", "attention", "attn", "encoder", "decoder", "text_config", "network", "arch")
@@ -114,7 +114,7 @@ _SIZE_ROLES = ("d_model", "heads", "d_head", "length", "key_heads")
 _SET_ROLES = (*_SIZE_ROLES, "dropout", "rotary_fraction")
 
 
-def config_value(sizes: Sizes, name: str) -> Any:
+def _config_value(sizes: Sizes, name: str) -> Any:
     """Return the value of a setting by its name: sizes, and false or zero for options."""
     role = role_of(name, constructor=True)
     if role == "dropout":
@@ -134,7 +134,7 @@ def config_value(sizes: Sizes, name: str) -> Any:
         return None
     if lower == "query_pre_attn_scalar":
         return sizes.d_head
-    return UNKNOWN
+    return _UNKNOWN
 
 
 def signature_of(function: Callable[..., object]) -> list[inspect.Parameter]:
@@ -227,7 +227,7 @@ def constructor_attempts(cls: type, sizes: Sizes) -> Iterator[dict[str, Any]]:
                 if role == "scale" and isinstance(value, float) and re.search(rf"/=?\s*(self\.)?{name}\b", source):
                     value **= -1  # it is a divisor
                 value = False if flag is False and value is True else value
-            if value is not UNKNOWN:
+            if value is not _UNKNOWN:
                 arguments[name] = value
         yield arguments
 
@@ -290,30 +290,30 @@ def _source(code: Any) -> str:
 
 def _constructor_argument(
     parameter: inspect.Parameter, hint: Any, sizes: Sizes, required_only: bool, guess: bool, cls: type
-) -> Any:
+) -> object:
     required = parameter.default is parameter.empty
     role = role_of(parameter.name, constructor=True)
     if role == "config" or _is_config_class(hint):
         given = required or (parameter.default is None and not required_only)
-        return make_config(hint, sizes, guess, required_only, _setting_options(cls)) if given else UNKNOWN
+        return make_config(hint, sizes, guess, required_only, _setting_options(cls)) if given else _UNKNOWN
     if role == "key_heads" and (required or sizes.grouped):
         return sizes.constructor_value(role)
     if {"scale", "scaled"} & {*snake_case(parameter.name).split("_")} and isinstance(parameter.default, bool):
         return True  # whether to scale
     if not required and (required_only or role not in (*_SIZE_ROLES, "dropout", "batch", "device")):
-        return UNKNOWN
+        return _UNKNOWN
     if not required and role != "device" and (parameter.default is None or isinstance(parameter.default, bool | str)):
-        return UNKNOWN
+        return _UNKNOWN
     if not required and role == "length" and isinstance(parameter.default, int) and parameter.default >= sizes.length:
-        return UNKNOWN
+        return _UNKNOWN
     if not required and role == "d_head" and isinstance(parameter.default, float):
-        return UNKNOWN
+        return _UNKNOWN
     value = sizes.constructor_value(role)
     if required and role == "norm":
         return _no_norm
     if required and (role == "module" or getattr(hint, "__module__", "").startswith("torch.nn")):
         return _linear(parameter.name, sizes)
-    if value is UNKNOWN and required:
+    if value is _UNKNOWN and required:
         by_type = {bool: False, int: sizes.d_model, float: 0.0, str: ""}
         return by_type.get(hint)
     return value
@@ -332,7 +332,7 @@ def _linear(name: str, sizes: Sizes) -> Any:
     return nn.Linear(sizes.d_model, heads * sizes.d_head, bias=False)
 
 
-def _weight_matrix(role: str, sizes: Sizes, library: str) -> Any:
+def _weight_matrix(role: str, sizes: Sizes, library: str) -> object:
     """Return a weight for a constructor that takes arrays."""
     shape = (sizes.d_model, 3 * sizes.d_model if role == "w_qkv" else sizes.d_model)
     matrix = np.asarray(seeded_array(role, shape, 0) * sizes.d_model**-0.5, dtype=np.float32)
@@ -372,7 +372,7 @@ def _is_config_class(hint: object) -> bool:
 
 def make_config(
     hint: Any, sizes: Sizes, guess: bool = False, keep_length: bool = False, options: Mapping[str, str] | None = None
-) -> Any:
+) -> object:
     """Make a configuration: of the annotated class with small sizes, or an object that answers every known name.
 
     With `guess`, required numbers whose names are not known are small.
@@ -388,7 +388,7 @@ def make_config(
         arguments = {name: small[kind] for name, kind in required.items() if kind in small}
         arguments |= {
             name: value for name, p in known.items()
-            if (value := config_value(sizes, name)) is not UNKNOWN
+            if (value := _config_value(sizes, name)) is not _UNKNOWN
             and isinstance(p.default, str) <= isinstance(value, str)
             and (p.default is p.empty or role_of(name, True) == "key_heads"
                  or (role_of(name, True) in _SET_ROLES and p.default is not None)
@@ -399,8 +399,8 @@ def make_config(
     except Exception:
         return ConfigGuess(sizes, options, guess)
     for name in set(getattr(made, "__dict__", {})) - set(known):  # classes that keep sizes as plain attributes
-        value = config_value(sizes, name)
-        if role_of(name, True) in _SIZE_ROLES and type(vars(made)[name]) is int and value is not UNKNOWN:
+        value = _config_value(sizes, name)
+        if role_of(name, True) in _SIZE_ROLES and type(vars(made)[name]) is int and value is not _UNKNOWN:
             with contextlib.suppress(Exception):  # it may be frozen
                 setattr(made, name, value)
     return made

@@ -67,7 +67,7 @@ def failure(error: BaseException, call: str, file: str) -> CallFailure:
 
 def created_text(cls: type, arguments: Mapping[str, object]) -> str:
     """Return the expression that creates an object, and the method to call if the object itself cannot be called."""
-    name = call_name(cls)
+    name = _call_name(cls)
     callable_itself = name == "__call__" or any("__call__" in vars(base) for base in cls.__mro__)
     method = "" if callable_itself and name in ("forward", "__call__", "call", "") else f".{name}"
     return f"{cls.__name__}({', '.join(f'{name}={short_text(value)}' for name, value in arguments.items())}){method}"
@@ -102,7 +102,7 @@ def shown_text(arguments: Mapping[str, str]) -> str:
     return ", ".join(name if i < named else f"{name}={value}" for i, (name, value) in enumerate(arguments.items()))
 
 
-def call_name(cls: type) -> str:
+def _call_name(cls: type) -> str:
     """Return the name of the method that runs attention: forward, a call, or a public one that takes its arrays."""
     own = [base for base in cls.__mro__ if base.__module__ != "torch.nn.modules.module"]
     for name in ("forward", "__call__", "call"):
@@ -120,13 +120,13 @@ def call_name(cls: type) -> str:
 
 def call_method(cls: type) -> Any:
     """Return the function of the method that runs attention, None if there is none."""
-    name = call_name(cls)
+    name = _call_name(cls)
     return next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), None)
 
 
 def call_of(made: object) -> Any:
     """Return what runs attention: the object itself, or its method."""
-    name = call_name(type(made))
+    name = _call_name(type(made))
     return getattr(made, name) if name not in ("", "__call__") else made
 
 
@@ -168,7 +168,7 @@ def _takes_no_arrays(target: Any, name: str, missing: str) -> InvalidInput:
     message = f"{name} does not look like attention: it takes no arrays that are known here."
     own = vars(target) if inspect.isclass(target) else {}
     methods = [n for n, v in own.items() if inspect.isfunction(v) and not n.startswith("_")]
-    if methods and not call_name(target):
+    if methods and not _call_name(target):
         message = (
             f"{name} does not look like attention: it has no forward or __call__, and no method that takes arrays."
         )

@@ -77,7 +77,7 @@ def smaller_calls(call: CapturedCall, inputs: Mapping[str, Any]) -> Iterator[Cap
     yield call
 
 
-def _cut(value: Any, smaller: Mapping[int, int], last: int = 0) -> Any:
+def _cut(value: Any, smaller: Mapping[int, int], last: int = 0) -> object:
     """Return a number, or an array, or several of them, with smaller sizes; `last` axes of an array stay."""
     if type(value) is int:
         return smaller.get(value, value)
@@ -88,8 +88,9 @@ def _cut(value: Any, smaller: Mapping[int, int], last: int = 0) -> Any:
     return value[tuple(slice(smaller.get(n, n)) for n in value.shape[: value.ndim - last])]
 
 
-def captured_calls(target: object, sizes: Sizes, file: str, guesses: Callable[[Any, Sizes], Iterator[Callable[[], object]]]
-                   ) -> Iterator[CapturedCall]:  # fmt: skip
+def captured_calls(
+    target: object, sizes: Sizes, file: str, guesses: Callable[[Any, Sizes], Iterator[Callable[[], object]]]
+) -> Iterator[CapturedCall]:
     """Yield the call of the target in each class of its project that contains it; `guesses` are calls of an object."""
     for caller in _callers(target, Path(file)):
         call, runs = CapturedCall(caller.__name__), _MAX_RUNS
@@ -179,7 +180,7 @@ def project_class(name: str, file: Path) -> Any:
     return next((_imported(path, name, file) for path, other, _ in _class_sources(file) if other == name), None)
 
 
-def _imported(path: Path, name: str, file: Path) -> Any:
+def _imported(path: Path, name: str, file: Path) -> object:
     """Return a class of a file of the project; its definitions are run, not its loops and calls."""
     loaded = [module for module in sys.modules.values() if getattr(module, "__file__", None) == str(path)]
     if not loaded:

@@ -277,7 +277,7 @@ def _equal_arrays(before: list[Array], after: list[Array]) -> bool:
 def _run_from(
     run: Callable[[Mapping[str, Any]], object], state: list[tuple[dict[str, Any], dict[str, Any]]],
     values: Mapping[str, object],
-) -> Any:  # fmt: skip
+) -> object:  # fmt: skip
     """Call with the state that was kept: a layer's own cache grows with each call."""
     for part, kept in state:
         part.update(kept)
@@ -286,7 +286,7 @@ def _run_from(
 
 def _run_with_cache(
     run: Callable[[Mapping[str, Any]], object], name: str, cache: object, values: Mapping[str, object]
-) -> Any:
+) -> object:
     """Call with a copy of the cache: a cache that is an object grows with each call."""
     from torch.utils._python_dispatch import _disable_current_modes
 
@@ -295,7 +295,7 @@ def _run_with_cache(
     return run({**values, name: fresh})
 
 
-def _filled_caches(attempt: Attempt, first: RepeatedCall, name: str) -> Iterator[Any]:
+def _filled_caches(attempt: Attempt, first: RepeatedCall, name: str) -> Iterator[object]:
     """Yield objects of the cache classes that the code knows, after the first chunk was written to them."""
     function = getattr(call_of(attempt.module), "__func__", attempt.module)
     for value in list(getattr(function, "__globals__", {}).values()):

@@ -146,7 +146,7 @@ def _context_tokens(subject: RepeatedCall, reading: Reading, codes: Array, numbe
     return digits.tokens()
 
 
-def _shift_rows(core: Core, chosen: Array, seed: int, result: Any) -> Any:
+def _shift_rows(core: Core, chosen: Array, seed: int, result: Any) -> object:
     """Return the context with noise added to some rows, as large as its own numbers."""
     noise = np.random.default_rng([seed, 5]).normal(0, 1, tuple(result.shape))
     noise *= max(1.0, float(np.abs(np.nan_to_num(to_float(result))).max()))

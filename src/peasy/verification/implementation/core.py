@@ -213,7 +213,7 @@ def _replay_layout(op: Op, inputs: dict[int, Array]) -> list[Array | None]:
     return [each.numpy() if hasattr(each, "numpy") else np.array(each) for each in results]
 
 
-def _index_array(index: Array | None, value: Any) -> Any:
+def _index_array(index: Array | None, value: Any) -> object:
     """Return indices in the library of a recorded value; -1 for another tensor of numbers, itself for whole numbers."""
     if isinstance(value, np.ndarray):
         other = np.full(value.shape, -1) if value.dtype.kind == "f" else value

@@ -86,7 +86,7 @@ def _close(a: Array, b: Array, tolerance: float = 2e-4) -> bool:
     return bool(np.all(np.abs(a - b) <= tolerance * max(1.0, float(np.abs(b).max()))))
 
 
-def _context(core: Core, weights: Array, result: Any) -> Any:
+def _context(core: Core, weights: Array, result: Any) -> object:
     """Return the recorded context with other weights, in the shape of the result."""
     rows = np.einsum("nij,nijd->nid", weights, core.values[core.value_rows])
     return in_library_of(result, core.spread(rows, tuple(result.shape)))

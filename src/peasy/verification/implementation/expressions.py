@@ -90,7 +90,7 @@ def _create_objects(
     ops: dict[int, list[Op]] = {}
     buffers: dict[str, Any] = {}
 
-    def evaluate(node: ast.expr) -> Any:
+    def evaluate(node: ast.expr) -> object:
         return eval(compile(ast.Expression(node), "<call>", "eval"), dict(names))
 
     class Creator(ast.NodeTransformer):

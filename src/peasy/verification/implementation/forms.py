@@ -266,7 +266,7 @@ def in_layout(layout: Layout, arrays: Mapping[str, object], roles: Mapping[str, 
     return {**arrays, **{name: _moved(arrays[name], -1, -2) for name in keys}}
 
 
-def from_layout(layout: Layout, result: object) -> Any:
+def from_layout(layout: Layout, result: object) -> object:
     """Return a result with the channels last."""
     if not layout.channels_first:
         return result
@@ -274,7 +274,7 @@ def from_layout(layout: Layout, result: object) -> Any:
     return [_moved(each, 1, -1) if getattr(each, "ndim", 0) > 2 else each for each in several]
 
 
-def _moved(array: Any, source: int, target: int) -> Any:
+def _moved(array: Any, source: int, target: int) -> object:
     if isinstance(array, np.ndarray):
         axes = list(range(array.ndim))
         axes.insert(target % array.ndim, axes.pop(source))
@@ -282,7 +282,7 @@ def _moved(array: Any, source: int, target: int) -> Any:
     return array.movedim(source, target).contiguous()
 
 
-def required_value(name: str, role: str, form: Form) -> Any:
+def required_value(name: str, role: str, form: Form) -> object:
     """Return a required argument that is not an array of tokens."""
     sizes = form.sizes
     if role == "config":

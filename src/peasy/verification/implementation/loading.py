@@ -259,14 +259,14 @@ class StandInModule(types.ModuleType):
 
     __version__ = "99.0"
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         if name.startswith("__"):
             raise AttributeError(name)
         origin = f"{self.__name__}.{name}"
         return _known_object(origin) or StandIn(origin)
 
 
-def _known_object(origin: str) -> Any:
+def _known_object(origin: str) -> object:
     """Return what a well-known object of another package is, in one process and in evaluation mode; None if unknown."""
     from peasy.verification.implementation.package_functions import KNOWN, KNOWN_ANYWHERE
 
@@ -286,7 +286,7 @@ class StandIn:
     def __init__(self, name: str) -> None:
         self._name = name
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         if name.startswith("__"):
             raise AttributeError(name)
         origin = f"{self._name}.{name}"
@@ -329,10 +329,10 @@ class StandIn:
     def __getitem__(self, key: object) -> "StandIn":
         return self
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[object]:
         return iter(())  # with __getitem__ alone, a loop over it would not end
 
-    def __or__(self, other: object) -> Any:
+    def __or__(self, other: object) -> object:
         return self
 
     __ror__ = __or__
@@ -418,7 +418,7 @@ def _import_names(node: ast.Import | ast.ImportFrom, file: Path, module: types.M
             module.__dict__.setdefault(name, _known_object(origin) or StandIn(origin))
 
 
-def find_target(module: types.ModuleType, name: str, where: str) -> Any:
+def find_target(module: types.ModuleType, name: str, where: str) -> object:
     """Return the object with a dotted name; else an error with the closest name."""
     target: Any = module
     for part in name.split("."):

@@ -23,7 +23,7 @@ from peasy.verification.implementation.trace import Op, Place, to_float
 _FILLS = ("masked_fill", "where", "add", "mul", "sub", "baddbmm", "copy", "tril", "triu", "index_put", "assemble")
 
 
-def mask_op(reading: Reading) -> Op | None:
+def _mask_op(reading: Reading) -> Op | None:
     """Return the operation between product and softmax that applies a mask."""
     path = {op.index for op in reading.core.path}
     last = reading.masked_op.index if reading.masked_op is not None else reading.core.path[-1].index
@@ -37,12 +37,12 @@ def mask_op(reading: Reading) -> Op | None:
 
 def mask_place(reading: Reading) -> Place | None:
     """Return the line that applies the mask."""
-    return place_of(mask_op(reading))
+    return place_of(_mask_op(reading))
 
 
 def repeating_place(reading: Reading) -> Place | None:
     """Return the line that repeats a mask for the heads; the one that applies it, if none does."""
-    op, path = mask_op(reading), {each.index for each in reading.core.path}
+    op, path = _mask_op(reading), {each.index for each in reading.core.path}
     sources = [source for source, _ in op.inputs if source not in path] if op is not None else []
     made = [each for source in sources for each in reading.trace.ancestors(source)]
     grown = [each for each in made if each.name in COPIES and each.place and grows(each)]
@@ -51,7 +51,7 @@ def repeating_place(reading: Reading) -> Place | None:
 
 def builder_place(subject: RepeatedCall, reading: Reading) -> Place | None:
     """Return the line that builds a triangular mask, in the call or in the constructor."""
-    op = mask_op(reading)
+    op = _mask_op(reading)
     if op is None:
         return None
     path = {each.index for each in reading.core.path}
@@ -109,12 +109,12 @@ def judge_weak_mask(reading: Reading, found: Judgement) -> None:
 
 def weak_place(reading: Reading) -> Place | None:
     """Return the line that multiplies a mask by its number, or that applies it."""
-    op = mask_op(reading)
+    op = _mask_op(reading)
     return None if op is None else _line_that_makes(op, r".*\*\s*-\s*\d") or op.place
 
 
 def _pattern_kind(reading: Reading) -> str:
-    mask = time_mask(reading)
+    mask = _time_mask(reading)
     if mask is None:
         return "" if reading.allowed is not None and not reading.allowed.all() else "full"
     if mask.all():
@@ -147,7 +147,7 @@ def _window_kind(mask: Array) -> str:
 
 
 def _attends_ahead_only(reading: Reading) -> bool:
-    mask = time_mask(reading)
+    mask = _time_mask(reading)
     return mask is not None and not bool(mask.diagonal().any())
 
 
@@ -362,7 +362,7 @@ def _mask_pattern(reading: Reading) -> Array | None:
     return np.asarray(reading.allowed & (np.nan_to_num(reading.core.weights, nan=1.0) != 0))
 
 
-def time_mask(reading: Reading) -> Array | None:
+def _time_mask(reading: Reading) -> Array | None:
     """Return which times attend to which, `[query time, key time]`, if it is the same in every head and sequence."""
     pattern = _mask_pattern(reading)
     if pattern is None or not reading.attended:

@@ -20,7 +20,7 @@ class _KnownNames:
 
 
 _NAMES = config.read_file(_KnownNames, Path(__file__).with_name("names.toml"))
-ROLE_BY_NAME = {name: role for role, names in reversed(_NAMES.parameters.items()) for name in names.split()}
+_ROLE_BY_NAME = {name: role for role, names in reversed(_NAMES.parameters.items()) for name in names.split()}
 _PART_BY_NAME = {name: part for part, names in _NAMES.weights.items() for name in names.split()}
 _IGNORED = frozenset(_NAMES.ignored.split())
 _CONSTRUCTOR_ROLES = {
@@ -52,7 +52,7 @@ def role_of(name: str, constructor: bool = False) -> str:
     plain, snake = name.strip("_").lower(), snake_case(name)
     if constructor and plain in _CONSTRUCTOR_ROLES:
         return _CONSTRUCTOR_ROLES[plain]
-    role = ROLE_BY_NAME.get(plain) or ROLE_BY_NAME.get(snake, "")
+    role = _ROLE_BY_NAME.get(plain) or _ROLE_BY_NAME.get(snake, "")
     words = set(snake.split("_"))
     if constructor and role in ("key", "value", "query"):
         return "d_head"

@@ -33,11 +33,11 @@ _FUNCTIONS = {
 class NumpyRecorder(OperationRecorder):
     """Operations on traced arrays, in order."""
 
-    def wrap(self, array: np.ndarray, kind: str, name: str = "") -> Any:
+    def wrap(self, array: np.ndarray, kind: str, name: str = "") -> object:
         """Return a traced array for an input or a weight."""
         return self._traced(np.array(array), (self.add_root(kind, name, np.array(array)), 0))
 
-    def _traced(self, array: object, source: tuple[int, int]) -> Any:
+    def _traced(self, array: object, source: tuple[int, int]) -> object:
         if not isinstance(array, np.ndarray):
             return array
         traced = array.view(TracedArray)
@@ -121,7 +121,7 @@ class TracedArray(np.ndarray):
             return out[0]
         return result
 
-    def __array_function__(self, function: Any, types: object, args: Any, kwargs: Any) -> Any:
+    def __array_function__(self, function: Any, types: object, args: Any, kwargs: Any) -> object:
         recorder = _recorder((args, kwargs))
         if recorder is None:
             return function(*plain(args), **plain(kwargs))
@@ -134,7 +134,7 @@ class TracedArray(np.ndarray):
         name = function.__name__
         return recorder.apply(_FUNCTIONS.get(name, name), function, args, kwargs)
 
-    def _view(self, name: str, function: Callable[[Any], object]) -> Any:
+    def _view(self, name: str, function: Callable[[Any], object]) -> object:
         if self.recorder is None or self.source is None:
             return function(plain(self))
         return self.recorder.apply(name, function, (self,))
@@ -149,7 +149,7 @@ class TracedArray(np.ndarray):
         """Array with the last two axes exchanged, recorded."""
         return self._view("transpose", lambda array: array.swapaxes(-1, -2))
 
-    def astype(self, dtype: object, **kwargs: object) -> Any:  # type: ignore[override]
+    def astype(self, dtype: object, **kwargs: object) -> object:  # type: ignore[override]
         """Convert, recorded."""
         return self._view("_to_copy", lambda array: array.astype(dtype) if array.dtype.kind == "f" else array)
 
@@ -204,7 +204,7 @@ def _recorder(values: Any) -> NumpyRecorder | None:
     return None
 
 
-def _einsum(subscripts: str, a: Any, b: Any) -> Any:
+def _einsum(subscripts: str, a: Any, b: Any) -> object:
     """Return an einsum of two arrays as transposes and one product, so that it is recorded like any other product."""
     left, _, right_out = subscripts.replace(" ", "").partition(",")
     right, _, out = right_out.partition("->")

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 
 
-def rearrange(x: Any, pattern: str, /, **sizes: int) -> Any:
+def rearrange(x: Any, pattern: str, /, **sizes: int) -> object:
     """Return a tensor or array, or a list of them as one, with its axes split, merged and in another order."""
     if isinstance(x, list | tuple):
         x = torch.stack(list(x)) if isinstance(x[0], torch.Tensor) else np.stack(list(x))
@@ -31,12 +31,12 @@ def rearrange(x: Any, pattern: str, /, **sizes: int) -> Any:
     return split.reshape([math.prod(sizes[name] for name in group) for group in right])
 
 
-def rearrange_many(tensors: Any, pattern: str, /, **sizes: int) -> Any:
+def rearrange_many(tensors: Any, pattern: str, /, **sizes: int) -> object:
     """Yield several tensors rearranged in the same way, as einops_exts does."""
     return (rearrange(x, pattern, **sizes) for x in tensors)
 
 
-def repeat(x: Any, pattern: str, /, **sizes: int) -> Any:
+def repeat(x: Any, pattern: str, /, **sizes: int) -> object:
     """Return a tensor or array repeated along the axes that only the right side of the pattern has."""
     left, right = pattern.split("->")
     right = re.sub(r"\b([2-9]|\d\d+)\b", r"repeats_\1", right)

@@ -255,7 +255,7 @@ def _probe(subject: RepeatedCall, reading: Reading, number: float | None = None,
     """Return the masked scores when every product of a query and a key is replaced by a number, or multiplied."""
     core = reading.core
 
-    def override(result: Any) -> Any:
+    def override(result: Any) -> object:
         return result * shrink if number is None else result * 0 + number
 
     trace = subject.trace(overrides={core.scores.index: override})

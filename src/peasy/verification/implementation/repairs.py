@@ -224,7 +224,7 @@ def _dependencies(target: object) -> dict[str, tuple[str, ...]]:
     return {name: tuple(used) for name, used in found.items()}
 
 
-def _other_values(name: str, value: object, text: str, numbers: list[int], sizes: Sizes) -> Iterator[Any]:
+def _other_values(name: str, value: object, text: str, numbers: list[int], sizes: Sizes) -> Iterator[object]:
     """Yield other values of one argument: of its kind, by the error's text and the numbers in it."""
     constructor, role = name.startswith(_CREATED), role_of(name.removeprefix(_CREATED), name.startswith(_CREATED))
     if isinstance(value, Shape):
@@ -273,7 +273,7 @@ def _other_shapes(shape: Shape, text: str, numbers: list[int], sizes: Sizes) -> 
     yield replace(axes=(batch, 1, tokens, tokens))
 
 
-def _other_numbers(value: Any, text: str, numbers: list[int], sizes: Sizes) -> Iterator[Any]:
+def _other_numbers(value: Any, text: str, numbers: list[int], sizes: Sizes) -> Iterator[object]:
     if isinstance(value, tuple):
         yield from (value * 2, value[:1] * 3, value[0], (sizes.side, sizes.side), (2, *value[1:]))
         return
@@ -288,7 +288,7 @@ def _other_numbers(value: Any, text: str, numbers: list[int], sizes: Sizes) -> I
     yield from (sizes.d_model, sizes.d_head, sizes.heads, sizes.side, 2, 1, 3, sizes.side**2, 0, sizes.time, 32, None)
 
 
-def _instead_of_nothing(constructor: bool, role: str, text: str, sizes: Sizes) -> Iterator[Any]:
+def _instead_of_nothing(constructor: bool, role: str, text: str, sizes: Sizes) -> Iterator[object]:
     """Yield values for an argument that was None: modules and classes if it is called, else numbers or arrays."""
     import torch
     from torch import nn

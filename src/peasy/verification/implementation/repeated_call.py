@@ -74,7 +74,7 @@ class RepeatedCall:
                     result = self.run({**self.tensors(values), **self.constants, **(constants or {})})
         return [to_float(leaf) for leaf in leaves(result)]
 
-    def as_argument(self, array: Array) -> Any:
+    def as_argument(self, array: Array) -> object:
         """Return an array in the library of the call."""
         return array if self.library == "numpy" else self.tensors({"array": array})["array"]
 

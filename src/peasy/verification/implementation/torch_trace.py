@@ -43,7 +43,7 @@ class TorchRecorder(OperationRecorder, TorchDispatchMode):
         self.mutated: dict[int, list[int]] = {}
         self.kept: list[Any] = []
 
-    def __torch_dispatch__(self, func: Any, types: object, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(self, func: Any, types: object, args: Any = (), kwargs: Any = None) -> object:
         kwargs = kwargs or {}
         name = func._schema.name.partition("::")[2]
         if name.startswith("_scaled_dot_product_flash_attention_for_cpu"):
@@ -67,7 +67,7 @@ class TorchRecorder(OperationRecorder, TorchDispatchMode):
         return result
 
     def _keep_statistics(self, result: Any, x: Any, weight: Any, bias: Any, n: int, c: int, hw: int, groups: int,
-                         eps: float) -> Any:  # fmt: skip
+                         eps: float) -> object:  # fmt: skip
         """Return a group norm with the means of the first call, so that a changed token changes only its own row."""
         mean, deviation = self.statistics.setdefault(len(self.trace.ops), result[1:])
         if mean is result[1]:
@@ -79,7 +79,7 @@ class TorchRecorder(OperationRecorder, TorchDispatchMode):
     def _is_activation(self, source: tuple[int, int]) -> bool:
         return any(root.startswith(INPUT) for root in self.trace.ops[source[0]].roots)
 
-    def _split_sum(self, args: Any, kwargs: Any) -> Any:
+    def _split_sum(self, args: Any, kwargs: Any) -> object:
         """A product of activations plus something, as two operations: the product is then the scores."""
         with self:
             product = args[1] @ args[2]
@@ -131,7 +131,7 @@ class TorchRecorder(OperationRecorder, TorchDispatchMode):
     def _take_apart(
         self, q: Any, k: Any, v: object, dropout_p: float = 0.0, is_causal: bool = False, *, attn_mask: object = None,
         scale: float | None = None,
-    ) -> Any:  # fmt: skip
+    ) -> object:  # fmt: skip
         """Fused attention in single operations: torch's own unfused definition of it, recorded step by step."""
         if dropout_p:
             self.trace.events.append(("dropout", user_places(self.skipped)[0]))
@@ -185,11 +185,11 @@ def buffer_ops(recorder: TorchRecorder, buffers: Mapping[str, torch.Tensor]) -> 
 class OnlyCPU(TorchFunctionMode):
     """Code that asks for a GPU gets the CPU; there are no gradients, so their hooks are left out."""
 
-    def __torch_function__(self, func: Any, types: object, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(self, func: Any, types: object, args: Any = (), kwargs: Any = None) -> object:
         if func in (torch.Tensor.cuda, torch.Tensor.register_hook, torch.Tensor.retain_grad):
             return args[0]
         return func(*map(_on_cpu, args), **{key: _on_cpu(value) for key, value in (kwargs or {}).items()})
 
 
-def _on_cpu(value: object) -> Any:
+def _on_cpu(value: object) -> object:
     return "cpu" if isinstance(value, str | torch.device) and str(value).startswith(("cuda", "mps")) else value

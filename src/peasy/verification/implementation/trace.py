@@ -33,7 +33,7 @@ LAYOUTS = frozenset(
 _Folders = tuple[str, ...]
 
 
-def library_folders() -> _Folders:
+def _library_folders() -> _Folders:
     """Folders whose frames are never the user's line."""
     loaded = (
         sys.modules.get(name)
@@ -99,9 +99,9 @@ class OperationRecorder:
     """Operations of one call, in order; `overrides` replace results by operation index."""
 
     def __init__(self, overrides: Mapping[int, Callable[[Any], Any]] | None = None) -> None:
-        self.trace, self.overrides, self.skipped = Trace(), overrides or {}, library_folders()
+        self.trace, self.overrides, self.skipped = Trace(), overrides or {}, _library_folders()
 
-    def override(self, result: Any) -> Any:
+    def override(self, result: Any) -> object:
         """Return what the next operation gives."""
         return self.overrides.get(len(self.trace.ops), lambda given: given)(result)
 
@@ -145,7 +145,7 @@ def to_float(value: Any) -> np.ndarray:
     return np.asarray(value, dtype=np.float64)
 
 
-def in_library_of(result: Any, array: np.ndarray) -> Any:
+def in_library_of(result: Any, array: np.ndarray) -> object:
     """Return an array with the dtype of a result; a tensor if the result is one."""
     if not hasattr(result, "detach"):
         return array.astype(result.dtype)
@@ -158,7 +158,7 @@ class NotRepeatable(Exception):
     """The code did other operations than in the first call, so that records cannot be compared."""
 
 
-def leaves(result: Any, depth: int = 0) -> Iterator[Any]:
+def leaves(result: Any, depth: int = 0) -> Iterator[object]:
     """Yield the tensors and arrays of a result: tuples, lists, dictionaries and objects with `last_hidden_state`."""
     if hasattr(result, "shape") and hasattr(result, "dtype"):
         yield result
@@ -191,10 +191,10 @@ def replayer(
 ) -> Callable[[Mapping[int, Any]], Any]:
     """Return a function that repeats an operation with other arrays, by number of the array argument."""
 
-    def replay(replaced: Mapping[int, object]) -> Any:
+    def replay(replaced: Mapping[int, object]) -> object:
         numbers = itertools.count()
 
-        def swap(value: object) -> Any:
+        def swap(value: object) -> object:
             if isinstance(value, list | tuple):
                 return type(value)(swap(each) for each in value)
             return replaced.get(next(numbers), plain(value)) if isinstance(value, kind) else value

@@ -156,15 +156,15 @@ class TextCalculations:
 
         A vector that is calculated right, and that neither the tables nor a known mistake give, is of another example.
         """
-        tables = [table for table in example.written if table.table or not self.repeats(map(row_numbers, table.cells))]
+        tables = [table for table in example.written if table.table or not self.repeats(map(_row_numbers, table.cells))]
         checked = check(replace(example, written=tuple(tables)))
         others = {
             row
             for table in checked.tables
             if len(table.written) == 1 and "wrong" in table.verdicts[0] and not table.has_slip
-            if (row := row_numbers(table.written[0])) in self.right
+            if (row := _row_numbers(table.written[0])) in self.right
         }
-        kept = [table for table in tables if len(table.cells) != 1 or row_numbers(table.cells[0]) not in others]
+        kept = [table for table in tables if len(table.cells) != 1 or _row_numbers(table.cells[0]) not in others]
         return check(replace(example, written=tuple(kept))) if others else checked
 
     def repeats(self, rows: Iterable[Numbers]) -> bool:
@@ -174,12 +174,12 @@ class TextCalculations:
     def only_repeats(self, part: CheckedExample) -> bool:
         """True if nothing in the tables could be checked, and they only repeat vectors of calculations."""
         is_open = part.cells or part.rows or part.unread or not part.tables
-        return not is_open and self.repeats(row for table in part.tables for row in map(row_numbers, table.written))
+        return not is_open and self.repeats(row for table in part.tables for row in map(_row_numbers, table.written))
 
     def checked(self, parts: Iterable[CheckedExample]) -> CheckedExample | None:
         """Return the checked calculations without those whose vectors are rows of checked tables, and judged there."""
         tables = [table for part in parts for table in part.tables if any(map(any, table.verdicts))]
-        rows = {row for table in tables for row in map(row_numbers, table.written) if row}
+        rows = {row for table in tables for row in map(_row_numbers, table.written) if row}
         judged = ((each, verdict) for each, verdict in self.judged if not rows.issuperset(_rows(each.result)))
         cells = tuple(_checked(calculation, verdict) for calculation, verdict in judged)
         lines, written = tuple(cell.row for cell in cells), tuple((cell.written,) for cell in cells)
@@ -197,7 +197,7 @@ def _rows(array: NumberArray | None) -> Iterator[Numbers]:
         yield tuple(number.value for number in numbers_of(array)) if isinstance(array, tuple) else ()
 
 
-def row_numbers(row: Sequence[str | int | float]) -> Numbers:
+def _row_numbers(row: Sequence[str | int | float]) -> Numbers:
     """Return the numbers of a row of a table."""
     return tuple(number.value for text in row if (number := read_number(str(text))))
 

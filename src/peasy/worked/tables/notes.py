@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -225,7 +224,7 @@ def _notes_from_data(data: object, name: str) -> Notes:
     return notes
 
 
-def _expand_written(example: object) -> Any:
+def _expand_written(example: object) -> object:
     """Expand the short form `[written] scores = [...]` to the long form, a list of tables."""
     if not isinstance(example, dict) or not isinstance(example.get("written"), dict):
         return example

@@ -4,7 +4,6 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
 
 from peasy import config
 from peasy.config import JsonDict
@@ -389,7 +388,7 @@ def _is_value(name: str, text: str) -> bool:
     return False
 
 
-def _parse_value(name: str, text: str) -> Any:
+def _parse_value(name: str, text: str) -> object:
     if name == "causal":
         return _BOOLEANS.get(text.lower(), text)
     if name in ("heads", "window", "d_k") and re.fullmatch(r"\d{1,6}", text):

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 import torch
@@ -23,6 +23,9 @@ from peasy.checkpoint.store import TOKENIZER_FILE, TokenizerSource, write_tokeni
 from peasy.errors import InvalidInput, MissingExtra
 from peasy.extras import install_line
 from peasy.models.config import DecoderConfig, ModelConfig
+
+if TYPE_CHECKING:
+    from gguf import GGUFWriter
 
 _GGUF_FILE = "model.gguf"
 GGUFType = Literal["f32", "f16", "q8_0"]
@@ -92,7 +95,7 @@ def _tensor_type(name: str, tensor: Tensor, requested: GGUFType) -> GGUFType:
     return "f16" if requested == "q8_0" and tensor.shape[-1] % _Q8_BLOCK_SIZE else requested
 
 
-def _add_tensor_info(writer: Any, name: str, shape: tuple[int, ...], tensor_type: GGUFType) -> None:
+def _add_tensor_info(writer: "GGUFWriter", name: str, shape: tuple[int, ...], tensor_type: GGUFType) -> None:
     import gguf
 
     if tensor_type != "q8_0":

@@ -1,7 +1,7 @@
 """Architectures of llama.cpp: tensor names, settings, and what llama.cpp would compute differently, as one table."""
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from torch import Tensor
 
@@ -23,6 +23,9 @@ from peasy.errors import InvalidInput
 from peasy.models.config import DecoderConfig, ModelConfig
 from peasy.nn import config as nn_config
 from peasy.nn.position import rope_frequency
+
+if TYPE_CHECKING:
+    from gguf import GGUFWriter
 
 _DEFAULT_CONTEXT_LENGTH = 4096
 """Context length written for a model without a limit."""
@@ -193,7 +196,7 @@ def rope_factors(config: DecoderConfig) -> dict[str, Tensor]:
     return {"rope_freqs.weight": rope_frequency(width, unscaled) / rope_frequency(width, position)}
 
 
-def write_metadata(writer: Any, architecture: GGUFArchitecture, config: DecoderConfig) -> None:
+def write_metadata(writer: "GGUFWriter", architecture: GGUFArchitecture, config: DecoderConfig) -> None:
     """Write the settings of the model."""
     stack, attention, width = config.stack, config.stack.attention, d_head(config)
     length, window = config.max_seq_len or _DEFAULT_CONTEXT_LENGTH, attention.window
@@ -226,7 +229,7 @@ def write_metadata(writer: Any, architecture: GGUFArchitecture, config: DecoderC
         _write_rope(writer, config.position, width)
 
 
-def _write_rope(writer: Any, position: nn_config.RotaryConfig, width: int) -> None:
+def _write_rope(writer: "GGUFWriter", position: nn_config.RotaryConfig, width: int) -> None:
     import gguf
 
     writer.add_rope_dimension_count(position.rotated_width(width))

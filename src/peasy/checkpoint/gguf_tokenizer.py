@@ -2,13 +2,16 @@
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from peasy.checkpoint.safe_folder import SafeFolder
 from peasy.checkpoint.store import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE
 from peasy.config import JsonDict
 from peasy.errors import InvalidInput
 from peasy.models.config import DecoderConfig, SpecialTokensConfig
+
+if TYPE_CHECKING:
+    from gguf import GGUFWriter
 
 _WHITESPACE_REGEX = r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 _WORD_REGEX = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|%s| ?[^\s\p{L}\p{N}]+[\r\n]*" + _WHITESPACE_REGEX
@@ -19,7 +22,7 @@ _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = range(1, 7)
 _BYTE_TOKEN = re.compile(r"<0x[0-9A-F]{2}>")
 
 
-def write_tokenizer_section(writer: Any, folder: Path, config: DecoderConfig) -> None:
+def write_tokenizer_section(writer: "GGUFWriter", folder: Path, config: DecoderConfig) -> None:
     """Write the tokenizer in `folder` into the GGUF file; without one, write the model type "no_vocab"."""
     if not (folder / TOKENIZER_FILE).exists():
         writer.add_tokenizer_model("no_vocab")
@@ -32,7 +35,9 @@ def write_tokenizer_section(writer: Any, folder: Path, config: DecoderConfig) ->
         raise InvalidInput(f"{TOKENIZER_FILE} is not a valid tokenizer file: {error!r}.") from None
 
 
-def _write_tokenizer_metadata(writer: Any, data: JsonDict, tokenizer_config: JsonDict, config: DecoderConfig) -> None:
+def _write_tokenizer_metadata(
+    writer: "GGUFWriter", data: JsonDict, tokenizer_config: JsonDict, config: DecoderConfig
+) -> None:
     kind = _tokenizer_model(data)
     tokens, types = _tokens_and_types(data, config.vocab_size)
     writer.add_tokenizer_model(kind)
@@ -132,7 +137,7 @@ def _adds_space_prefix(data: JsonDict) -> bool:
 
 
 def _write_special_tokens(
-    writer: Any, data: JsonDict, tokenizer_config: JsonDict, special: SpecialTokensConfig
+    writer: "GGUFWriter", data: JsonDict, tokenizer_config: JsonDict, special: SpecialTokensConfig
 ) -> None:
     """Write the special token ids, from the model config or else the tokenizer, and whether bos and eos are added."""
     ids = {token["content"]: token["id"] for token in data.get("added_tokens", [])}

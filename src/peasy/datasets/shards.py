@@ -15,13 +15,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import TypedDict
 
 import numpy as np
 from filelock import FileLock, Timeout
 from numpy.typing import ArrayLike, NDArray
 
 from peasy.atomic import atomic_dir
+from peasy.config import JsonDict
 from peasy.datasets.corpus import Conversation, Corpus, LabelledText, Sample, sample_texts
 from peasy.errors import InvalidInput, NotFound
 from peasy.tokenization import Tokenizer
@@ -196,7 +197,7 @@ class TokenColumn:
 class TokenShards:
     """Opened shard folder: `shards.column("train")` returns the tokens."""
 
-    def __init__(self, folder: Path, header: dict[str, Any]) -> None:
+    def __init__(self, folder: Path, header: JsonDict) -> None:
         self.folder, self.header = folder, header
         self.kind: str = header["kind"]
         self.vocab_size: int = header["vocabulary"]
@@ -409,7 +410,7 @@ def _tokenizer_hash(tokenizer: Tokenizer) -> str:
     return hashlib.sha256(tokenizer.to_json().encode()).hexdigest()
 
 
-def _header_hash(header: dict[str, Any]) -> str:
+def _header_hash(header: JsonDict) -> str:
     return hashlib.sha256(json.dumps(header, sort_keys=True).encode()).hexdigest()
 
 

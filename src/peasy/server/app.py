@@ -8,13 +8,13 @@ interactive with the modules of `/web/render/`) and `arithmetic` (by cell); with
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterable, Sequence
-from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from peasy import __version__
+from peasy.config import JsonDict
 from peasy.errors import NotFound, PeasyError, did_you_mean
 from peasy.generation.request import InternalError
 from peasy.server.guard import LOOPBACK, Guard, SecurityMiddleware
@@ -126,7 +126,7 @@ def _body_fields(request: Request) -> list[str]:
     return list(getattr(body.field_info.annotation, "model_fields", ())) if body is not None else []
 
 
-def _validation_message(errors: Any, fields: Sequence[str]) -> tuple[MalformedRequest, str]:
+def _validation_message(errors: Sequence[JsonDict], fields: Sequence[str]) -> tuple[MalformedRequest, str]:
     """Return pydantic's errors as one line, and the field of the first; the values sent are not repeated."""
     no_fields = ("body", "str", "int", "float", "bool")  # it also lists the types of a union
     paths = [[str(part) for part in error["loc"] if part not in no_fields] for error in errors]

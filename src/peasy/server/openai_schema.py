@@ -4,7 +4,7 @@ Fields that change nothing in a response are accepted and named in a note; unsup
 """
 
 import random
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -91,7 +91,7 @@ class SamplingBody(Strict):
 
     @model_validator(mode="before")
     @classmethod
-    def _refuse_unsupported(cls, value: Any) -> Any:
+    def _refuse_unsupported(cls, value: object) -> object:
         """Refuse by name what would change the output; empty fields are left out."""
         if not isinstance(value, dict):
             return value

@@ -1,7 +1,7 @@
 """Responses of the command API: result envelope as printed by `--json`, file downloads, error mapping."""
 
 import math
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import Response
 from fastapi.responses import JSONResponse
@@ -43,7 +43,7 @@ _MAX_MEMBERS = 4096
 _PLAIN_TYPES = {int, str, bool, type(None)}
 
 
-def _stop_at_first_error(schema: Any) -> None:
+def _stop_at_first_error(schema: object) -> None:
     """Set `fail_fast` of all lists in a pydantic schema."""
     if isinstance(schema, dict) and schema.get("type") == "list":
         schema["fail_fast"] = True
@@ -58,19 +58,19 @@ class Strict(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _accept_integral_floats(cls, value: Any) -> Any:
+    def _accept_integral_floats(cls, value: object) -> object:
         """Accept 5.0 where an integer is expected: JSON does not distinguish them."""
         return _integral_floats_to_int(value)
 
     @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+    def __get_pydantic_core_schema__(cls, source: type, handler: GetCoreSchemaHandler) -> CoreSchema:
         """Pydantic schema whose lists stop at the first wrong item: thousands fit into a body, and each takes time."""
         schema = handler(source)
         _stop_at_first_error(schema)
         return schema
 
 
-def _integral_floats_to_int(value: Any) -> Any:
+def _integral_floats_to_int(value: object) -> object:
     if isinstance(value, float):
         return int(value) if value.is_integer() and abs(value) < 2**63 else value
     if isinstance(value, list):  # of hundreds of thousands of ids, it may be

@@ -2,9 +2,9 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypeVar
 
 from fastapi import Request
 from starlette.types import Receive
@@ -19,6 +19,8 @@ from peasy.generation.request_queue import ResponseStream
 from peasy.generation.sampling_params import SamplingParams
 from peasy.server.model_registry import ModelRegistry
 from peasy.server.openai_schema import MAX_CHOICES, CompletionBody, SamplingBody
+
+T = TypeVar("T")
 
 LONG_PROMPT_CHARS = 4096
 """Characters; longer prompts are tokenized in a thread, so that they do not block the event loop."""
@@ -133,7 +135,7 @@ async def _wait_for_disconnect(receive: Receive) -> None:
         pass
 
 
-async def run_until_disconnect(request: Request, awaitable: Any) -> Any:
+async def run_until_disconnect(request: Request, awaitable: Awaitable[T]) -> T:
     """Return the result of an awaitable; cancel it and raise if the client disconnects first."""
     working = asyncio.ensure_future(awaitable)
     disconnecting = asyncio.ensure_future(_wait_for_disconnect(request.receive))

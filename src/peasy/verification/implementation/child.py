@@ -15,9 +15,10 @@ import time
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO
 
 from peasy.atomic import write_atomic
+from peasy.config import JsonDict
 from peasy.errors import InvalidInput, NotFound, PeasyError, UsageError
 from peasy.verification.implementation.process_tree import MARK, descendants, end_tree
 from peasy.verification.verdict import Diagnosis, ImplementationFinding
@@ -85,7 +86,7 @@ def examine_in_child(request: ExaminationRequest, limits: ChildLimits | None = N
 
 
 def _start(
-    request: ExaminationRequest, limits: ChildLimits, folder: Path, mark: str, output: Any
+    request: ExaminationRequest, limits: ChildLimits, folder: Path, mark: str, output: IO[bytes]
 ) -> subprocess.Popen[bytes]:
     content = {
         "file": "" if request.file is None else str(request.file.resolve()), "module": request.module,
@@ -151,7 +152,7 @@ def _read_answer(
         ) from None
 
 
-def _decode(data: dict[str, Any]) -> Diagnosis:
+def _decode(data: JsonDict) -> Diagnosis:
     findings = tuple(ImplementationFinding(**finding) for finding in data.pop("findings"))
     data = {key: tuple(value) if isinstance(value, list) else value for key, value in data.items()}
     diagnosis = Diagnosis(**data, findings=findings)
@@ -161,7 +162,7 @@ def _decode(data: dict[str, Any]) -> Diagnosis:
     return diagnosis
 
 
-def _import_error(request: ExaminationRequest, error: dict[str, Any]) -> PeasyError:
+def _import_error(request: ExaminationRequest, error: JsonDict) -> PeasyError:
     file = Path(error["file"]).name if error["file"] else request.where
     where = f"{file}, line {error['line']}" if error["line"] else request.where
     hint = error["code"] or None

@@ -4,13 +4,15 @@ import ast
 import linecache
 import re
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
 from peasy.verification.implementation.core import Array
 from peasy.verification.implementation.reading import Reading
 from peasy.verification.implementation.trace import Op, Place
+
+_Statement = TypeVar("_Statement", bound=ast.stmt)
 
 TOLERANCE, _HALF_TOLERANCE = 2e-4, 1e-2
 """Of results of order 1, in float32 and in half precision."""
@@ -123,7 +125,7 @@ def parameters_around(place: Place | None) -> list[str]:
     return [each.arg for node in _around(place, ast.FunctionDef)[-1:] for each in node.args.args]
 
 
-def _around(place: Place | None, kind: type[ast.AST]) -> list[Any]:
+def _around(place: Place | None, kind: type[_Statement]) -> list[_Statement]:
     """Return the statements of a kind around a line, the innermost last."""
     if place is None:
         return []
@@ -131,7 +133,7 @@ def _around(place: Place | None, kind: type[ast.AST]) -> list[Any]:
         tree = ast.parse("".join(linecache.getlines(place.file)))
     except SyntaxError:
         return []
-    nodes: list[Any] = [node for node in ast.walk(tree) if isinstance(node, kind)]
+    nodes = [node for node in ast.walk(tree) if isinstance(node, kind)]
     found = [node for node in nodes if node.lineno <= place.line <= (node.end_lineno or 0)]
     return sorted(found, key=lambda node: node.lineno)
 

@@ -231,7 +231,7 @@ class MaskTrial:
     """A mask convention that the code accepted: what it should allow, and the weights that came out."""
 
     convention: MaskConvention
-    constants: dict[str, Any]
+    constants: dict[str, object]
     allowed: Array
     alone: Array
     weights: Array

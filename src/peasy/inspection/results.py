@@ -114,7 +114,7 @@ class LabelledMatrix(DisplayMixin, Record, eq=False):
         """Return the bare array."""
         return self.values
 
-    def __dlpack__(self, **options: object) -> object:  # so that torch.from_dlpack(matrix) works without torch here
+    def __dlpack__(self, **options: Any) -> object:  # so that torch.from_dlpack(matrix) works without torch here
         return np.array(self.values).__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:

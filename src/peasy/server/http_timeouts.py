@@ -9,6 +9,7 @@ import asyncio
 import re
 import socket
 import sys
+from typing import Any
 
 import h11
 from h11._receivebuffer import ReceiveBuffer
@@ -138,7 +139,7 @@ class TimeoutProtocol(H11Protocol):
     _discarded_bytes = 0
     _lingering = False
 
-    def connection_made(self, transport: asyncio.Transport) -> None:
+    def connection_made(self, transport: Any) -> None:
         """Start the request timeout; one connection too many is refused, one of far too many closed."""
         super().connection_made(transport)
         if self.limit_concurrency is not None:

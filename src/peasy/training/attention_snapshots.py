@@ -3,6 +3,7 @@
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import safe_open
@@ -43,7 +44,7 @@ def attention_weights(model: Model, sentence: TrackedSentence) -> dict[str, Tens
         path = activation.path
         weights[f"{path.stack}.{path.layer}.{path.part}"] = activation.array[0].half()
 
-    ids, options = torch.tensor([sentence.ids], device=model.device), dict[str, torch.Tensor]()
+    ids, options = torch.tensor([sentence.ids], device=model.device), dict[str, Any]()
     if sentence.source:
         options["source"] = torch.tensor([sentence.source], device=model.device)
     with torch.inference_mode():

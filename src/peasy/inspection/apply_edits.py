@@ -298,10 +298,10 @@ class IntervenedModel:
     def __init__(self, model: Model, intervention: InterventionLike) -> None:
         self._model, self._intervention = model, intervention
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self._model, name)
 
-    def __call__(self, ids: Tensor, **more: Any) -> Tensor:
+    def __call__(self, ids: Tensor, **more: object) -> Tensor:
         """Return the logits of each position, under the intervention."""
         logits: Tensor = self._model(ids, **{**more, "intervention": self._intervention})
         return logits

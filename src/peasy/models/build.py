@@ -59,8 +59,8 @@ class _SkipInit(TorchFunctionMode):
     """Skips torch's weight initialisation: needless on the meta device, and it would import torch's compiler (2 s)."""
 
     def __torch_function__(
-        self, function: Callable[..., Any], types: object, args: Any = (), kwargs: Any = None
-    ) -> Any:
+        self, function: Callable[..., object], types: object, args: Any = (), kwargs: Any = None
+    ) -> object:
         if getattr(function, "__module__", None) == "torch.nn.init":
             return args[0] if args else kwargs["tensor"]
         return function(*args, **kwargs or {})

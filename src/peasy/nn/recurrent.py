@@ -57,7 +57,7 @@ class Recurrent(nn.Module):
         pairs = zip(_from_torch_state(new_state), old_state, strict=True)
         return restored, tuple(torch.where(not_empty, new, old) for new, old in pairs)
 
-    def _run_cell(self, x: Any, state: _HiddenState | None) -> tuple[Any, Any]:
+    def _run_cell(self, x: Any, state: _HiddenState | None) -> tuple[Any, object]:
         """Run the cell; without bfloat16 instructions in float32, as oneDNN has no bfloat16 LSTM for such a CPU."""
         if not torch.is_autocast_enabled("cpu") or HAS_BFLOAT16:
             return self.cell(x, _to_torch_state(state))
@@ -74,7 +74,7 @@ class Recurrent(nn.Module):
         return f"{type(cell).__name__}, {layers} of width {cell.hidden_size}{direction}"
 
 
-def _to_torch_state(state: _HiddenState | None) -> Any:
+def _to_torch_state(state: _HiddenState | None) -> object:
     return None if state is None else state[0] if len(state) == 1 else state
 
 

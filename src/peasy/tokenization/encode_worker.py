@@ -27,7 +27,7 @@ def set_limits(cpu_seconds: float, max_bytes: int) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (now + max_bytes if cpu_seconds else hard, hard))
 
 
-def encode(tokenizer: Any, request: dict[str, Any]) -> list[bytes]:
+def encode(tokenizer: Any, request: dict[str, object]) -> list[bytes]:
     """Return the tokens of the texts of a request, in parts."""
     encode = tokenizer.encode_batch if request["offsets"] else tokenizer.encode_batch_fast
     encodings = encode(request["texts"], add_special_tokens=request["add_special_tokens"])

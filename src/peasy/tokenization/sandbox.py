@@ -65,7 +65,7 @@ def _compile_template(template: str) -> "Template":
     class Environment(ImmutableSandboxedEnvironment):
         intercepted_binops, code_generator_class = frozenset(("*", "**")), Generator
 
-        def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> object:
+        def call_binop(self, context: Any, operator: str, left: object, right: object) -> object:
             _check_product(operator, left, right)
             return super().call_binop(context, operator, left, right)
 

@@ -196,10 +196,10 @@ def asarray(numbers: _Numbers, dtype: object = None) -> object:
     return numbers if getattr(numbers, "dtype", None) == np.bool else Interval.exact(numbers)
 
 
-def _on_bounds(function: Callable[..., np.ndarray]) -> Callable[..., Any]:
+def _on_bounds(function: Callable[..., np.ndarray]) -> Callable[..., object]:
     """Return a function that applies to lower and upper bounds separately; of plain arrays, the function itself."""
 
-    def apply(x: _Numbers, *args: object, **kwargs: object) -> Any:
+    def apply(x: _Numbers, *args: object, **kwargs: object) -> object:
         if not isinstance(x, Interval):
             return function(x, *args, **kwargs)
         return _closed(function(x.low, *args, **kwargs), function(x.high, *args, **kwargs))

@@ -44,7 +44,7 @@ class CapturedCall:
     """Arguments with which a model creates and calls the code under test, by name, and the class of the model."""
 
     caller: str
-    created: dict[str, Any] = field(default_factory=dict)
+    created: dict[str, object] = field(default_factory=dict)
     arguments: dict[str, Any] = field(default_factory=dict)
     guessed: bool = False
     """Whether settings of the model are guessed whose names are not known."""

@@ -12,7 +12,7 @@ from peasy.verification.implementation.trace import Op
 
 def instantiate(
     cls: type, arguments: Mapping[str, object], seed: int, positional: tuple[object, ...] = ()
-) -> tuple[Any, dict[int, list[Op]], dict[str, Any]]:
+) -> tuple[object, dict[int, list[Op]], dict[str, object]]:
     """Create an object; return it with the operations that made its buffers, and its buffers."""
     base = module_class()
     with quiet():

@@ -67,7 +67,7 @@ class Examination:
     name: str
     file: str = ""
     call: str | None = None
-    namespace: dict[str, Any] = field(default_factory=dict)
+    namespace: dict[str, object] = field(default_factory=dict)
     seed: int = 0
     failures: list[CallFailure] = field(default_factory=list)
     checks: list[str] = field(default_factory=list)
@@ -76,7 +76,7 @@ class Examination:
 
 
 def examine(target: object, name: str = "", *, file: str = "", call: str | None = None, seed: int = 0,
-            namespace: dict[str, Any] | None = None, expected: str | None = None, notes: list[str] | None = None,
+            namespace: dict[str, object] | None = None, expected: str | None = None, notes: list[str] | None = None,
             ) -> Diagnosis:  # fmt: skip
     """Examine a function, a class or an object; `call` is an expression with the names q, k, v, x, source and mask."""
     name = name or getattr(target, "__name__", type(target).__name__)

@@ -53,7 +53,7 @@ def expression_attempts(
     for library, (each, layout) in itertools.product(libraries, shapes):
         inputs = {name: seeded_array(role, layout.shape(each, role), seed) for name, role in arrays.items()}
 
-        def run(values: Mapping[str, object], layout: Layout = layout) -> Any:
+        def run(values: Mapping[str, object], layout: Layout = layout) -> object:
             given = in_layout(layout, {name: values[name] for name in arrays}, arrays)
             return from_layout(layout, eval(code, {**names, "mask": None, **values, **given}))
 
@@ -66,10 +66,10 @@ def expression_attempts(
         yield Attempt(subject, dict(arrays), masks, [], made[0] if made else None, [], each, layout)
 
 
-def _call_constants(sizes: Sizes) -> dict[str, Any]:
+def _call_constants(sizes: Sizes) -> dict[str, object]:
     import math
 
-    names: dict[str, Any] = {
+    names: dict[str, object] = {
         "np": np, "math": math, "heads": sizes.heads, "n_heads": sizes.heads, "num_heads": sizes.heads,
         "d_model": sizes.d_model, "d_k": sizes.d_head, "d_head": sizes.d_head, "batch": sizes.batch, "time": sizes.time,
         "cache": None, "w_q": None, "settings": lambda **given: ConfigGuess(sizes, given),
@@ -84,11 +84,11 @@ def _call_constants(sizes: Sizes) -> dict[str, Any]:
 
 def _create_objects(
     tree: ast.Expression, names: Mapping[str, object], seed: int
-) -> tuple[ast.Expression, list[Any], dict[int, list[Op]], dict[str, Any]]:
+) -> tuple[ast.Expression, list[Any], dict[int, list[Op]], dict[str, object]]:
     """Replace each call of a class whose arguments use no arrays by the object, created once."""
-    made: list[Any] = []
+    made: list[object] = []
     ops: dict[int, list[Op]] = {}
-    buffers: dict[str, Any] = {}
+    buffers: dict[str, object] = {}
 
     def evaluate(node: ast.expr) -> object:
         return eval(compile(ast.Expression(node), "<call>", "eval"), dict(names))

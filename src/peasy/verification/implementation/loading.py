@@ -292,7 +292,7 @@ class StandIn:
         origin = f"{self._name}.{name}"
         return _known_object(origin) or StandIn(origin)
 
-    def __call__(self, *args: object, **kwargs: object) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> object:
         """Return a decorated function or class as it is, and a stand-in during the import; else raise."""
         if len(args) == 1 and not kwargs and isinstance(args[0], type | types.FunctionType):
             return args[0]  # used as a decorator
@@ -420,7 +420,7 @@ def _import_names(node: ast.Import | ast.ImportFrom, file: Path, module: types.M
 
 def find_target(module: types.ModuleType, name: str, where: str) -> object:
     """Return the object with a dotted name; else an error with the closest name."""
-    target: Any = module
+    target: object = module
     for part in name.split("."):
         target = getattr(target, part, None)
         if target is None and vars(module).get("_failed"):

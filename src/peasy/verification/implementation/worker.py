@@ -27,7 +27,7 @@ def main() -> None:
     os.read(parent, 1)  # the parent ends this process; as long as it lives, its descendants can be found
 
 
-def _answer(request: dict[str, Any]) -> dict[str, Any]:
+def _answer(request: dict[str, Any]) -> dict[str, object]:
     from peasy.verification.implementation.call_text import failure
     from peasy.verification.implementation.loading import find_target, load_module
 
@@ -53,7 +53,7 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
         return {"error": {"kind": type(error).__name__, "message": error.message, "hint": error.hint}}
 
 
-def _only_cpu() -> contextlib.AbstractContextManager[Any]:
+def _only_cpu() -> contextlib.AbstractContextManager[object]:
     if "torch" not in sys.modules:
         return contextlib.nullcontext()
     from peasy.verification.implementation.torch_trace import OnlyCPU

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -84,7 +85,7 @@ def read_workbook(path: Path) -> str:
     return out.getvalue()
 
 
-def _narrow(rows: list[list[Any]]) -> Iterator[list[Any]]:
+def _narrow(rows: list[list[object]]) -> Iterator[list[object]]:
     """Yield the rows of a sheet with its tables below each other: those beside each other have empty columns between.
 
     A first column of labels stays with the tables beside it.

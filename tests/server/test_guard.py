@@ -126,7 +126,7 @@ def test_keys_must_fit_in_a_header():
 
 def test_large_bodies_are_refused(studio, monkeypatch):
     worked = []
-    monkeypatch.setattr("peasy.server.routes.explain.explain", lambda *a, **k: worked.append(a))
+    monkeypatch.setattr("peasy.server.routes.commands.explain", lambda *a, **k: worked.append(a))
     large = json.dumps({"source": "a b " * 300_000}).encode()
     assert studio.post("/api/explain", content=large, headers={"content-type": "application/json"}).status_code == 413
     pieces = (large[i : i + 1000] for i in range(0, len(large), 1000))  # without a length beforehand

@@ -68,12 +68,8 @@ class AlignResult(Result, eq=False):
 
     def data(self) -> JsonDict:
         """Words, weights, heads and word order as plain data."""
-        alignment = self.alignment
-        heads = [
-            {"layer": score.path.layer, "head": score.head}
-            | {name: getattr(score, name) for name in ("accuracy", "monotonicity", "sharpness")}
-            for score in alignment.scores
-        ]
+        alignment, names = self.alignment, ("head", "accuracy", "monotonicity", "sharpness")
+        heads = [{"layer": s.path.layer} | {name: getattr(s, name) for name in names} for s in alignment.scores]
         data: JsonDict = {
             "model": alignment.model,
             "kind": self.kind,
@@ -81,7 +77,7 @@ class AlignResult(Result, eq=False):
             "target": _tokens_data(alignment.target),
             "layer": alignment.layer,
             "head": alignment.head,
-            "best_head": {"layer": alignment.scores[0].path.layer, "head": alignment.scores[0].head},
+            "best_head": {name: heads[0][name] for name in ("layer", "head")},
             "heads": heads,
             "weights": alignment.weights,
             "order": self.word_order,
@@ -116,21 +112,17 @@ def find_anchors(source: Tokens, target: Tokens) -> tuple[tuple[int, int], ...]:
 
 
 def _unique_words(tokens: Tokens) -> dict[str, int]:
-    numbered = [
-        (tokens.words[i].strip("·").casefold(), tokens.word_numbers[i])
-        for i in _word_positions(tokens)
-        if tokens.word_numbers
-    ]
-    words = [word for word, _ in numbered]
-    return {word: number for word, number in numbered if words.count(word) == 1 and number is not None}
+    positions = _word_positions(tokens) if tokens.word_numbers else []
+    words = [tokens.words[at].strip("·").casefold() for at in positions]
+    numbers = (tokens.word_numbers[at] for at in positions)
+    return {w: n for w, n in zip(words, numbers, strict=True) if words.count(w) == 1 and n is not None}
 
 
 def word_order(alignment: Alignment) -> WordOrder:
     """Links by the largest weight, crossings, and unaligned or shared source words; special tokens are ignored."""
     positions = _word_positions(alignment.source)
-    links = [
-        (max(positions, key=lambda at: alignment.weights[word, at]), word) for word in _word_positions(alignment.target)
-    ]
+    words = _word_positions(alignment.target)
+    links = [(max(positions, key=lambda at: alignment.weights[word, at]), word) for word in words]
     crossings = [(first[1], second[1]) for first, second in combinations(links, 2) if first[0] > second[0]]
     linked = [source for source, _ in links]
     unaligned = tuple(at for at in positions if at not in linked)
@@ -149,8 +141,8 @@ def _word_positions(tokens: Tokens) -> list[int]:
 
 
 def _tokens_data(tokens: Tokens) -> JsonDict:
-    words = {"words": tokens.words, "word_positions": _word_positions(tokens)}
-    return {"text": tokens.text, **words, "tokens": len(tokens)}
+    positions = _word_positions(tokens)
+    return {"text": tokens.text, "words": tokens.words, "word_positions": positions, "tokens": len(tokens)}
 
 
 def read_alignment_head(loaded: LoadedModel) -> LayerHead | None:

@@ -54,16 +54,10 @@ class ModuleHistoryResult(Result, eq=False):
 
     def data(self) -> JsonDict:
         """Run, text, steps and recorded modules; the weights themselves are in the document."""
-        history = self.history
-        return {
-            "run": history.run,
-            "text": history.tokens.text,
-            "steps": [frame.step for frame in history.checkpoints],
-            "module_paths": list(self.module_paths),
-            "module_path": self.module_path,
-            "heads": len(history.checkpoints[-1].weights[_parse_module_path(self.module_path)]),
-            "caveat": history.caveat,
-        }
+        history, heads = self.history, self.history.checkpoints[-1].weights[_parse_module_path(self.module_path)]
+        data = {"run": history.run, "text": history.tokens.text, "steps": [at.step for at in history.checkpoints]}
+        data |= {"module_paths": list(self.module_paths), "module_path": self.module_path}
+        return data | {"heads": len(heads), "caveat": history.caveat}
 
     def __repr__(self) -> str:
         return f"ModuleHistoryResult({self.history.run}: {self.module_path})"

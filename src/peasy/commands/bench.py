@@ -117,13 +117,9 @@ def bench(
         rates = _measure_throughput(variant, prompts[:size], max_tokens)
         for phase, rate in zip(("prefill", "decode"), rates, strict=True):
             samples.setdefault((name, phase, size), []).append(rate)
-    throughputs = tuple(
-        Throughput(*key, statistics.median(all_), min(all_), max(all_)) for key, all_ in samples.items()
-    )
-    cores = (
-        f"{os.cpu_count()} cores, {torch.get_num_threads()} threads, {platform.machine()}, torch {torch.__version__}"
-    )
-    machine = f"{cores}. Run nothing else meanwhile."
+    throughputs = tuple(Throughput(*key, statistics.median(s), min(s), max(s)) for key, s in samples.items())
+    cores = f"{os.cpu_count()} cores, {torch.get_num_threads()} threads, {platform.machine()}"
+    machine = f"{cores}, torch {torch.__version__}. Run nothing else meanwhile."
     return BenchResult(loaded.name, loaded.model.count_parameters(), throughputs, notes, machine)
 
 

@@ -66,11 +66,9 @@ class EmbedResult(Result, eq=False):
         else:
             labels = tuple(f"{index} {shorten(text, 28)}" for index, text in enumerate(texts[:_MAX_SHOWN], 1))
             columns = tuple(map(str, range(1, len(labels) + 1)))
-            values = tuple(tuple(float(cell) for cell in row[:_MAX_SHOWN]) for row in self.cosines[:_MAX_SHOWN])
-            description = "1: same direction; 0: orthogonal."
-            figure = Matrix(
-                "Cosine similarity", values, labels, columns, "text", "text", shaded=True, description=description
-            )
+            values, about = self.cosines[:_MAX_SHOWN, :_MAX_SHOWN].tolist(), "1: same direction; 0: orthogonal."
+            cells, axes = tuple(map(tuple, values)), ("text", "text")
+            figure = Matrix("Cosine similarity", cells, labels, columns, *axes, shaded=True, description=about)
             count, rest, title = len(texts), f"{len(texts):,}; --out vectors.npy has all.", "Similarity of texts"
         cut = [Paragraph(f"The first {_MAX_SHOWN} of {rest}", "note")] * (count > _MAX_SHOWN)
         parts = (figure, *cut, Paragraph(note, "note"))
@@ -118,6 +116,5 @@ def embed(
     many = (texts,) if isinstance(texts, str) else tuple(texts)
     pooling_name = pooling or str(getattr(loaded.model.config, "pooling", ""))
     vectors = loaded.embed_texts(list(many), pooling=pooling)
-    return EmbedResult(
-        loaded.name, many, vectors, pooling_name, loaded.truncation_note(loaded.num_truncated(many), len(many))
-    )
+    note = loaded.truncation_note(loaded.num_truncated(many), len(many))
+    return EmbedResult(loaded.name, many, vectors, pooling_name, note)

@@ -14,7 +14,7 @@ from peasy.commands.load import LoadedModel, load
 from peasy.commands.recipe_changes import DataSource
 from peasy.commands.result import JsonDict, OnProgress, Result
 from peasy.commands.runs import recipe_of
-from peasy.datasets import Corpus, DataProblems, LabelledText, Sample, TextPair, open_corpus
+from peasy.datasets import Corpus, DataProblems, LabelledText, Sample, TextPair, open_corpus, sample_texts
 from peasy.errors import InvalidInput
 from peasy.parameters import Record
 from peasy.views.document import Document, DocumentPart, Heading, Paragraph, Table
@@ -82,9 +82,7 @@ class EvaluateResult(Result):
             Table(("metric", "value", "description"), rows),
         ]
         if len(self.categories) > 1:
-            rates = tuple(
-                (name or "other", f"{n / count:.1%}", f"{n:,} of {count:,}") for name, n, count in self.categories
-            )
+            rates = tuple((name or "other", f"{n / of:.1%}", f"{n:,} of {of:,}") for name, n, of in self.categories)
             parts += [Heading("By category"), Table(("category", "accuracy", "count"), rates)]
         if self.errors:
             errors = tuple(tuple(text if len(text) <= 60 else f"{text[:59]}…" for text in row) for row in self.errors)
@@ -292,13 +290,10 @@ class _Truncation:
     def count(self, samples: Iterable[T]) -> Iterator[T]:
         """Yield the samples (pairs, texts with labels, rows of an STS file) and count their texts."""
         for sample in samples:
-            texts: list[str] = []
-            if isinstance(sample, TextPair):
-                texts = [sample.source, sample.target]
-            elif isinstance(sample, LabelledText):
-                texts = [sample.text]
-            elif isinstance(sample, tuple):
-                texts = [*sample[:2]]
+            if isinstance(sample, TextPair | LabelledText):
+                texts = sample_texts(sample)
+            else:
+                texts = sample[:2] if isinstance(sample, tuple) else ()
             self.num_texts += len(texts)
             self.num_cut += self.loaded.num_truncated(texts)
             yield sample

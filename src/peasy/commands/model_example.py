@@ -71,10 +71,8 @@ def layer_example(
     stack: Stack, layer: int, captured: "LayerCapture", tokens: tuple[str, ...], source_tokens: tuple[str, ...] = ()
 ) -> Example:
     """Return a layer as an example: lines of steps; given are the weights of the model and what enters the layer."""
-    lines = _LayerLines(stack, layer, captured)
-    return Example(
-        f"Layer {layer}", tokens, note=_LAYER_NOTE, source_tokens=source_tokens, given=lines.given, steps=lines.steps
-    )
+    lines, title = _LayerLines(stack, layer, captured), f"Layer {layer}"
+    return Example(title, tokens, note=_LAYER_NOTE, source_tokens=source_tokens, given=lines.given, steps=lines.steps)
 
 
 def find_stack(model: Model, name: _StackName | None = None) -> Stack:
@@ -118,13 +116,10 @@ class LayerCapture:
         self.attention = capture_inputs(model, model_input, ModulePath(stack, layer, "attention"))
 
     def _keep_stream(self, activation: Activation) -> None:
-        if (
-            activation.path.stack == self.stack
-            and activation.step == "residual"
-            and activation.path.layer == self.layer
-        ):
+        stack, layer, _ = activation.path
+        if (stack, layer, activation.step) == (self.stack, self.layer, "residual"):
             self.residual = _numbers(activation.array[0])
-        elif activation.path.stack == "encoder" and self.stack == "decoder" and activation.step == "final":
+        elif (stack, self.stack, activation.step) == ("encoder", "decoder", "final"):
             self.memory = _numbers(activation.array[0])
 
 

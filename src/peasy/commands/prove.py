@@ -261,9 +261,8 @@ def _diagnose_folder(
     from peasy.verification.implementation.child import ExaminationRequest, examine_in_child
     from peasy.verification.implementation.loading import attention_candidates
 
-    files = sorted(
-        path for suffix in ("py", "ipynb") for path in folder.rglob(f"*.{suffix}") if not _is_hidden(path, folder)
-    )
+    paths = (path for suffix in ("py", "ipynb") for path in folder.rglob(f"*.{suffix}"))
+    files = sorted(path for path in paths if not _is_hidden(path, folder))
     found = [(file, name) for file in files for name in attention_candidates(file)]
     if not found:
         raise NotFound(f"Nothing in {folder} looks like attention.", hint="Give a file: peasy prove file.py:name")

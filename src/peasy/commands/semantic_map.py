@@ -177,11 +177,10 @@ def map_words(
     after, before = _word_vectors(model.model, known), _word_vectors(build(model.model.config, seed=init_seed), known)
     cluster_ids = spherical_kmeans(after, min(clusters, len(known)))
     kinds, names = ["word"] * len(known), [word for word, _ in known]
-    (before_points, before_share), (after_points, after_share) = (
-        _project_points(names, vectors, cluster_ids, kinds) for vectors in (before, after)
-    )
-    exact, shown = run_seed is not None and init_seed == run_seed, (before_share, after_share)
-    return WordMapResult(model.name, before_points, after_points, shown, tuple(unknown), init_seed, exact)
+    maps = (_project_points(names, vectors, cluster_ids, kinds) for vectors in (before, after))
+    (old_points, new_points), shares = zip(*maps, strict=True)
+    exact = run_seed is not None and init_seed == run_seed
+    return WordMapResult(model.name, old_points, new_points, shares, tuple(unknown), init_seed, exact)
 
 
 def _project_points(
@@ -244,10 +243,9 @@ def similarity_by_words(model: LoadedModel, first: str, second: str) -> Similari
     """
     from peasy.inspection.analysis import explain_similarity
 
-    ids = [model.truncate_ids(model.encode_prompt(text)) for text in (first, second)]  # as `embed` reads them
-    one, other = (
-        label_text(model.require_tokenizer(), text, row) for text, row in zip((first, second), ids, strict=True)
-    )
+    texts, tokenizer = (first, second), model.require_tokenizer()
+    ids = (model.truncate_ids(model.encode_prompt(text)) for text in texts)  # as `embed` reads them
+    one, other = (label_text(tokenizer, text, row) for text, row in zip(texts, ids, strict=True))
     similarity = explain_similarity(model.model, one, other, model.name)
-    note = model.truncation_note(model.num_truncated([first, second]), 2)
+    note = model.truncation_note(model.num_truncated(texts), 2)
     return SimilarityResult.of(replace(similarity, note=note))

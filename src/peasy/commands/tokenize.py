@@ -35,13 +35,12 @@ class TokenizeResult(Result):
         sizes = (count, "token"), (len(encoding.word_groups()), "word"), (len(encoding.text), "character")
         tokens, words, characters = (pluralize(*size) for size in sizes)
         cut = f"Only the first {_MAX_TOKENS} of {count:,} tokens are shown; --json has them all."
-        about = (
-            f"Tokenizer of {self.name}: {self.tokenizer.kind}, {len(self.tokenizer):,} ids. · is a space, ⏎ a newline."
-        )
+        size = f"{self.tokenizer.kind}, {len(self.tokenizer):,} ids"
+        about = f"Tokenizer of {self.name}: {size}. · is a space, ⏎ a newline."
         notes = (Paragraph(note, "note") for note in ([cut] if count > _MAX_TOKENS else []) + [about])
         table = Table(("position", "piece", "id", "characters", "word"), tuple(rows))
-        size = Paragraph(f"{tokens} for {words}, {characters}.")
-        return Document(short_title(encoding.text), (size, table, *notes))
+        counts = Paragraph(f"{tokens} for {words}, {characters}.")
+        return Document(short_title(encoding.text), (counts, table, *notes))
 
     def data(self) -> JsonDict:
         """Return the tokens, the words with their token positions, and the tokenizer's kind and vocabulary size."""

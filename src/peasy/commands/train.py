@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from peasy.tokenization import Tokenizer
     from peasy.training.attention_snapshots import TrackedSentence
     from peasy.training.loop import SampleFn, TrainSpec
-    from peasy.training.recipe import Recipe
-    from peasy.training.setup import PretrainedModel, RunSetup
+    from peasy.training.setup import RunSetup
 
 _RESUMABLE = ("steps", "minutes", "parallel", "patience")
 """Settings that may change when a run is resumed."""
@@ -235,7 +234,7 @@ class _TrainRequest(Record):
         corpus = open_training_data(self.kind, self.data, self.settings.get("data_options", {}))
         settings = with_suggested_settings(self.kind, corpus, self.settings)
         recipe = make_recipe(self.kind, given.pop("preset", None), settings, data=_data_name(self.data), **given)
-        pretrained = _load_pretrained(recipe)
+        pretrained = None if recipe.init_from is None else load(recipe.init_from, device="cpu")
         setup = resolve_setup(recipe, corpus, pretrained, device)
         spec = _make_spec(folder, setup, corpus, pretrained, device, progress)
         write_run(folder, setup, corpus)  # last, so that a failed start leaves no folder behind
@@ -260,7 +259,8 @@ class _TrainRequest(Record):
             raise InvalidInput(f"{folder} was started with another {names}.", hint="Leave it out, or start a new run.")
         setup = replace(setup, recipe=recipe)
         corpus = open_training_data(self.kind, self.data if self.data is not None else recipe.data, recipe.data_options)
-        spec = _make_spec(folder, setup, corpus, _load_pretrained(recipe), device, progress)
+        pretrained = None if recipe.init_from is None else load(recipe.init_from, device="cpu")
+        spec = _make_spec(folder, setup, corpus, pretrained, device, progress)
         return spec.with_warning(environment_changes(folder))
 
     def join_run(self, folder: Path, device: str) -> "TrainSpec":
@@ -279,7 +279,7 @@ class _TrainRequest(Record):
 
 
 def _make_spec(
-    folder: Path, setup: "RunSetup", corpus: Corpus, pretrained: "PretrainedModel | None", device: str,
+    folder: Path, setup: "RunSetup", corpus: Corpus, pretrained: LoadedModel | None, device: str,
     progress: OnProgress | None,
 ) -> "TrainSpec":  # fmt: skip
     from peasy.training.data_loader import SpecialTokens, make_data_loader
@@ -323,15 +323,6 @@ def _data_name(data: DataSource) -> str:
     files = [data] if isinstance(data, Path) or (isinstance(data, str) and Path(data).exists()) else data
     paths = files.split(",") if isinstance(files, str) else files
     return ",".join(str(Path(path).absolute()) for path in paths)  # absolute: a run may be resumed from another folder
-
-
-def _load_pretrained(recipe: "Recipe") -> "PretrainedModel | None":
-    from peasy.training.setup import PretrainedModel
-
-    if recipe.init_from is None:
-        return None
-    loaded = load(recipe.init_from, device="cpu")
-    return PretrainedModel(recipe.init_from, loaded.model, loaded.require_tokenizer(), loaded.target_tokenizer)
 
 
 def _make_sampler(setup: "RunSetup", examples: Sequence[Sample]) -> "SampleFn | None":
@@ -385,6 +376,5 @@ def _tracked_sentence(setup: "RunSetup", model: "Model", examples: Sequence[Samp
     target = target_tokenizer.encode(first.target, add_special_tokens=False)
     start = model.config.special_tokens.decoder_start
     ids, pieces = ((), ()) if start is None else ((start,), (target_tokenizer.piece(start),))
-    return TrackedSentence(
-        (*ids, *target.ids[:31]), (*pieces, *target.pieces[:31]), source.ids[:32], source.pieces[:32]
-    )
+    inputs = (*ids, *target.ids[:31]), (*pieces, *target.pieces[:31])
+    return TrackedSentence(*inputs, source.ids[:32], source.pieces[:32])

@@ -81,13 +81,12 @@ class Translation(DisplayMixin, Record, repr=False, eq=False):
 
     def noted_document(self, note: str) -> Document:
         """Return the translation and the other hypotheses, or the error, with a note below."""
-        parts: list[DocumentPart] = [
-            Paragraph(self.text) if self.error is None else Paragraph(self.error.message, "bad")
-        ]
+        parts: list[DocumentPart] = []
         if self.error is None and self.others:
             ranked = ((str(i), h.text, f"{h.score:.4f}", f"{h.logprob:.4f}") for i, h in enumerate(self.hypotheses, 1))
-            parts.append(Table(("", "translation", "score", "log-probability"), tuple(ranked), "Hypotheses"))
-        return Document(short_title(self.source), (*parts, Paragraph(note, "note")))
+            parts = [Table(("", "translation", "score", "log-probability"), tuple(ranked), "Hypotheses")]
+        text = Paragraph(self.text) if self.error is None else Paragraph(self.error.message, "bad")
+        return Document(short_title(self.source), (text, *parts, Paragraph(note, "note")))
 
     def data(self) -> JsonDict:
         """Return the source, the translations with scores and tokens, or the error."""
@@ -236,10 +235,8 @@ def _translate_each(
     from peasy.generation.request import Ended, Request
 
     if not loaded.model.is_encoder_decoder:
-        raise InvalidInput(
-            f"{loaded.name} is a {loaded.kind}: it does not translate.",
-            hint="Choose a translator. See all: peasy models",
-        )
+        message = f"{loaded.name} is a {loaded.kind}: it does not translate."
+        raise InvalidInput(message, hint="Choose a translator. See all: peasy models")
     context = loaded.max_seq_len or 10**9
     tokenizer, rows, requests = loaded.output_tokenizer(), list[int](), list[Request]()
     source_id, target_id = (None if name is None else _language_id(loaded, name) for name in languages)

@@ -77,7 +77,6 @@ def _feistel(value: NDArray[np.uint64], half: int, keys: NDArray[np.uint64]) -> 
     return (left << shift) | right
 
 
-_IndexArray = NDArray[np.int64]
 _BoolArray = NDArray[np.bool_]
 _SORT_POOL = 32
 """Batches sorted by length together: enough to save padding, few enough to stay shuffled."""
@@ -87,19 +86,19 @@ _SORT_POOL = 32
 class WindowBatch:
     """Windows of `inputs`, with the next tokens as `targets`; `padding_mask` is False on padding."""
 
-    inputs: _IndexArray
-    targets: _IndexArray
+    inputs: Indices
+    targets: Indices
     padding_mask: _BoolArray
-    sample_indices: _IndexArray
+    sample_indices: Indices
 
 
 @dataclass(frozen=True)
 class PaddedBatch:
     """Whole documents, padded to the longest; `padding_mask` is True on their tokens."""
 
-    ids: _IndexArray
+    ids: Indices
     padding_mask: _BoolArray
-    sample_indices: _IndexArray
+    sample_indices: Indices
 
 
 def num_windows(column: TokenColumn, seq_len: int) -> int:
@@ -148,7 +147,7 @@ def sequential_windows(column: TokenColumn, seq_len: int, batch_size: int) -> It
 
 
 def padded_batch(
-    column: TokenColumn, samples: _IndexArray, *, pad: int = 0, bos: int | None = None, eos: int | None = None
+    column: TokenColumn, samples: Indices, *, pad: int = 0, bos: int | None = None, eos: int | None = None
 ) -> PaddedBatch:
     """Return whole documents as padded rows, with bos and eos added where given."""
     starts, ends = column.bounds(samples)
@@ -162,7 +161,7 @@ def padded_batch(
     return PaddedBatch(rows, np.arange(rows.shape[1]) < lengths[:, None], samples)
 
 
-def bucketed_indices(shards: TokenShards, batch_size: int, *, seed: int, position: int) -> _IndexArray:
+def bucketed_indices(shards: TokenShards, batch_size: int, *, seed: int, position: int) -> Indices:
     """Return the training documents of the batch at a position: each once per epoch, grouped by similar length.
 
     `position` must be a multiple of `batch_size`.
@@ -182,7 +181,7 @@ def bucketed_indices(shards: TokenShards, batch_size: int, *, seed: int, positio
 
 
 def _pad_rows(
-    column: TokenColumn, starts: _IndexArray, lengths: _IndexArray, width: int, pad: int
-) -> tuple[_IndexArray, _BoolArray]:
+    column: TokenColumn, starts: Indices, lengths: Indices, width: int, pad: int
+) -> tuple[Indices, _BoolArray]:
     padding_mask = np.arange(width) < lengths[:, None]
     return np.where(padding_mask, column.values.ragged(starts, lengths, width), pad), padding_mask

@@ -107,15 +107,10 @@ class Repeats(SyntheticCorpus[RepeatsConfig]):
 
     name = "repeats"
     description = "repeated random sequences of different lengths, to test copying by content"
-    suggested_settings: Mapping[str, object] = MappingProxyType(
-        {
-            "tokenizer": {"algorithm": "words"},
-            "sample_unit": "documents",
-            "seq_len": 64,
-            "seq_len_warmup": None,
-            "batch_size": 32,
-        }
-    )
+    suggested_settings: Mapping[str, object] = MappingProxyType({
+        "tokenizer": {"algorithm": "words"}, "sample_unit": "documents", "seq_len": 64, "seq_len_warmup": None,
+        "batch_size": 32,
+    })  # fmt: skip
 
     def draw(self, rng: Random) -> tuple[str, Probe]:
         """Draw the length, then distinct letters as long as there are any."""

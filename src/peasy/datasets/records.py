@@ -85,9 +85,8 @@ class RecordCorpus(FilesCorpus):
             num_train = int(sizes["train"].documents * TRAIN_FRACTION)
             num_train = min(max(num_train, 1), sizes["train"].documents - 1)
             train, _ = count_and_hash(islice(self._read_all("train", DataProblems()), num_train))
-            valid = SplitSize(
-                num_train and sizes["train"].documents - num_train, sizes["train"].characters - train.characters
-            )
+            num_valid = num_train and sizes["train"].documents - num_train
+            valid = SplitSize(num_valid, sizes["train"].characters - train.characters)
             sizes |= {"train": train, "valid": valid}
         digests = "".join(f"{split}{digest}" for split, (_, digest) in sorted(results.items()))
         return CorpusSurvey(count_and_hash(iter([digests]))[1], {split: sizes[split] for split in self.splits})

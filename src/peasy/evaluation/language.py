@@ -57,11 +57,9 @@ def text_loss(
     model, tokenizer, stats, num_unknown = bundle.model, bundle.require_tokenizer(), TokenPredictionStats(), 0
     (begin, _), unk = tokenizer.added_ids, tokenizer.special_tokens.unk
     batch_size = max(1, min(_BATCH_SIZE, _MAX_LOGITS // (context * model.config.vocab_size)))
-    batches = (
-        _text_batches(tokenizer, pieces, begin, context, batch_size)
-        if begin
-        else _window_batches(tokenizer, pieces, context, batch_size)
-    )
+    batches = _window_batches(tokenizer, pieces, context, batch_size)
+    if begin:
+        batches = _text_batches(tokenizer, pieces, begin, context, batch_size)
     for index, batch in enumerate(batches):
         stats.bytes += batch.num_bytes
         if not begin and index == 0:  # the first token is not predicted
@@ -93,9 +91,8 @@ def masked_token_loss(
         inputs, padding_mask = pad_sequences([[*before, *row, *after] for row in rows])
         positions, lengths = torch.arange(inputs.shape[1]), torch.tensor([[len(row)] for row in rows])
         is_text = (positions >= len(before)) & (positions < len(before) + lengths)
-        masked = MaskedToken().prepare(
-            {"ids": inputs, "padding_mask": is_text}, model.config, seeded_generator(0, 0, index)
-        )
+        batch_of_texts = {"ids": inputs, "padding_mask": is_text}
+        masked = MaskedToken().prepare(batch_of_texts, model.config, seeded_generator(0, 0, index))
         hidden = model.hidden(masked["ids"].to(model.device), padding_mask=padding_mask.to(model.device))
         targets = masked["targets"].to(model.device)
         predicted = targets != IGNORE_INDEX
@@ -268,13 +265,11 @@ def _add_reference_loss(stats: TokenPredictionStats, bundle: ModelBundle, pairs:
     longest = None if context is None else context + 1
     source, source_mask = pad_sequences([bundle.truncate_ids(ids) for ids in sources])
     target, target_mask = pad_sequences([[*begin, *ids, *end][:longest] for ids in rows])
-    logits = model(
-        target[:, :-1].to(model.device),
-        padding_mask=target_mask[:, :-1].to(model.device),
-        source=source.to(model.device),
-        source_padding_mask=source_mask.to(model.device),
-    )
-    _add_logits(stats, logits, target[:, 1:].masked_fill(~target_mask[:, 1:], IGNORE_INDEX).to(model.device))
+    labels = target[:, 1:].masked_fill(~target_mask[:, 1:], IGNORE_INDEX)
+    arrays = target[:, :-1], target_mask[:, :-1], source, source_mask, labels
+    ids, padding_mask, source, source_mask, labels = (array.to(model.device) for array in arrays)
+    logits = model(ids, padding_mask=padding_mask, source=source, source_padding_mask=source_mask)
+    _add_logits(stats, logits, labels)
     stats.bytes += sum(len(text.encode()) for text in references)
 
 

@@ -255,8 +255,10 @@ class _Resample:
     def __call__(self, array: Tensor, positions: Tensor) -> Tensor:
         length = int(positions.max()) + 1
         if self.source is None or self.source.shape[-2] < length:
-            exact = self.address.step == "weights"
-            lengths = {text: _length(text, self.address) for text in self.inputs}
+            stack, _, part, step = self.address
+            of_source = stack == "encoder" or (part == "cross_attention" and step in ("key", "value"))
+            lengths = {text: len(text.ids if of_source else text.output_ids) for text in self.inputs}
+            exact = step == "weights"
             fitting = [text for text, size in lengths.items() if size == length or (size > length and not exact)]
             if not fitting:
                 message = f"No text of the data set has {'exactly' if exact else 'at least'} {length} tokens."
@@ -264,12 +266,6 @@ class _Resample:
             chosen = fitting[int(self.rng.integers(len(fitting)))]
             self.source = _capture_activation(self.model, chosen, self.address)
         return _take_positions(self.source, self.wanted, array, positions)
-
-
-def _length(text: ModelInput, address: Address) -> int:
-    """Return the number of tokens along the time axis of an activation."""
-    of_source = address.stack == "encoder" or (address.part == "cross_attention" and address.step in ("key", "value"))
-    return len(text.ids if of_source else text.output_ids)
 
 
 def _add_vector(vector: Tensor, array: Tensor, positions: Tensor) -> Tensor:
@@ -323,6 +319,5 @@ class IntervenedModel:
         self, sequences: Sequence[Sequence[int]], states: Sequence[DecodeState], **more: Any
     ) -> list[Tensor]:
         """Run new tokens of several sequences, under the intervention."""
-        return self._model.forward_varlen(
-            sequences, states, **{**more, "intervention": [self._intervention] * len(sequences)}
-        )
+        interventions = [self._intervention] * len(sequences)
+        return self._model.forward_varlen(sequences, states, **{**more, "intervention": interventions})

@@ -132,7 +132,8 @@ def _through_block(
         output = found[stream._replace(part=name), "output"][0]
         norm = getattr(block, f"{name}_norm") if block.placement == "post" else None
         total = x + output
-        x = total if norm is None else _apply(norm, total)
+        # a norm in the precision of its weights
+        x = total if norm is None else norm(total.to(next(norm.parameters()).dtype)).double()
         sublayers.append((getattr(block, name), norm, total, output))
     direction.add_edit((after - x) @ direction.vector, layer)
     for module, norm, total, output in reversed(sublayers):
@@ -146,13 +147,12 @@ def _through_block(
         directions = module.output.weight.double().T @ vector
         per_key = torch.einsum("hkd,hd->hk", values, directions.unflatten(0, (module.num_heads, -1)))
         sources = (weights * per_key).cpu().numpy()
-        heads = [
-            LogitComponent(module.path.part, layer, head, float(row.sum()), row) for head, row in enumerate(sources)
-        ]
+        part = module.path.part
+        heads = [LogitComponent(part, layer, head, float(row.sum()), row) for head, row in enumerate(sources)]
         bias = 0.0 if module.output.bias is None else float(module.output.bias.double() @ vector)
         direction.add_edit(float(output @ direction.vector) - sum(head.value for head in heads) - bias, layer)
         if module.output.bias is not None:
-            direction.add(f"{module.path.part} bias", bias, layer)
+            direction.add(f"{part} bias", bias, layer)
         direction.components += heads[::-1]
 
 
@@ -172,10 +172,3 @@ def _before_output_norm(
 
 def _double(weight: Tensor | None) -> Tensor | None:
     return None if weight is None else weight.double()
-
-
-def _apply(norm: nn.Module, x: Tensor) -> Tensor:
-    """Apply a norm in the precision of its weights, and return double precision."""
-    weight = next(norm.parameters())
-    y: Tensor = norm(x.to(weight.dtype))
-    return y.double()

@@ -122,11 +122,7 @@ class AlignmentErrors(Record):
         return cls(len(predicted), len(gold), len(set(predicted) & set(gold)))
 
     def __add__(self, other: "AlignmentErrors") -> "AlignmentErrors":
-        return AlignmentErrors(
-            self.num_predicted + other.num_predicted,
-            self.num_gold + other.num_gold,
-            self.num_correct + other.num_correct,
-        )
+        return AlignmentErrors(*(vars(self)[name] + count for name, count in vars(other).items()))
 
     @property
     def precision(self) -> float:
@@ -158,10 +154,8 @@ def spearman(left: ArrayLike, right: ArrayLike) -> float:
     """
     left_ranks, right_ranks = _ranks(left), _ranks(right)
     if len(left_ranks) != len(right_ranks) or len(left_ranks) < 2:
-        raise InvalidInput(
-            f"Rank correlation needs two lists of equal length, at least 2; these have {len(left_ranks)} and "
-            f"{len(right_ranks)}."
-        )
+        lengths = f"{len(left_ranks)} and {len(right_ranks)}"
+        raise InvalidInput(f"Rank correlation needs two lists of equal length, at least 2; these have {lengths}.")
     left_ranks, right_ranks = left_ranks - left_ranks.mean(), right_ranks - right_ranks.mean()
     scale = math.sqrt(float(left_ranks @ left_ranks) * float(right_ranks @ right_ranks))
     if scale == 0:

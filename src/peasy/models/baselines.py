@@ -231,9 +231,8 @@ class NGramModel(Model[_TokenWindow]):
             total = torch.zeros_like(probabilities[:, 0]).index_add_(0, owner, counts[index].to(probabilities.dtype))
             backoff = torch.where(total > 0, discount * distinct / total.clamp(min=1), 1.0)
             discounted = (counts[index] - discount) / total[owner]
-            probabilities = (probabilities * backoff[:, None]).index_put_(
-                (owner, rows[index] % vocab_size), discounted, accumulate=True
-            )
+            cells = owner, rows[index] % vocab_size
+            probabilities = (probabilities * backoff[:, None]).index_put_(cells, discounted, accumulate=True)
         return probabilities.log().reshape(*hidden_states.shape[:-1], -1)
 
     def describe(self) -> Box:

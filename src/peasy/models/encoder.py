@@ -92,11 +92,8 @@ class Encoder(Model[KVCache]):
 
     def _pooled(self, hidden: Tensor, padding_mask: Tensor | None, pooling: str) -> Tensor:
         if pooling == "first" or pooling == "pooler":
-            first = (
-                hidden[:, 0]
-                if padding_mask is None
-                else hidden[torch.arange(len(hidden)), padding_mask.int().argmax(dim=1)]
-            )
+            at = 0 if padding_mask is None else padding_mask.int().argmax(dim=1)
+            first = hidden[torch.arange(len(hidden)), at]
             return first if self.pooler is None or pooling == "first" else torch.tanh(self.pooler(first))
         if padding_mask is None:
             return hidden.mean(dim=1, dtype=_at_least_float32(hidden)) if pooling == "mean" else hidden.amax(dim=1)

@@ -101,27 +101,12 @@ class Model(nn.Module, Generic[State]):
         inputs = ModelInputs(padding_mask, cache, tap, intervention, source, source_padding_mask, segments)
         return self._hidden(ids, inputs)
 
-    def forward(
-        self,
-        ids: Tensor,
-        *,
-        padding_mask: Tensor | None = None,
-        cache: State | None = None,
-        tap: Tap | None = None,
-        intervention: InterventionLike | None = None,
-        source: Tensor | None = None,
-        source_padding_mask: Tensor | None = None,
-        segments: Tensor | None = None,
-        last_only: bool = False,
-    ) -> Tensor:
-        """Return the logits of the next token after each position, `[batch, time, vocab_size]`; see `ModelInputs`.
+    def forward(self, ids: Tensor, *, last_only: bool = False, **inputs: Any) -> Tensor:
+        """Return the logits of the next token after each position, `[batch, time, vocab_size]`.
 
-        `last_only`: only after the last token.
+        `last_only`: only after the last token. `inputs`: as of `hidden`.
         """
-        hidden = self.hidden(  # not _hidden: training replaces `hidden` by its compiled form
-            ids, padding_mask=padding_mask, cache=cache, tap=tap, intervention=intervention, source=source,
-            source_padding_mask=source_padding_mask, segments=segments,
-        )  # fmt: skip
+        hidden = self.hidden(ids, **inputs)  # not _hidden: training replaces `hidden` by its compiled form
         return self.logits(hidden[:, -1:] if last_only else hidden)
 
     def new_state(

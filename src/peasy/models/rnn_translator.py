@@ -90,13 +90,8 @@ class RecurrentTranslator(Model[RecurrentState]):
         assert decode_state.encoder_output is not None
         query = decode_state.hidden_state[0][-1][:, None, None]
         row = decode_state.length + t
-        steps = self.attention(
-            query,
-            decode_state.encoder_output,
-            *edit_single_query(
-                intervention, _ATTENTION_PATH, row, decode_state.encoder_padding_mask, decode_state.encoder_output
-            ),
-        )
+        keys, mask = decode_state.encoder_output, decode_state.encoder_padding_mask
+        steps = self.attention(query, keys, *edit_single_query(intervention, _ATTENTION_PATH, row, mask, keys))
         positions = torch.tensor([[row]], device=token_vector.device)
         context = edit_activation(intervention, _ATTENTION_PATH, "context", steps.context, positions)[:, 0]
         context = context.to(token_vector.dtype)

@@ -116,7 +116,6 @@ class EncoderDecoder(CausalTransformer):
         return Embedding(vocab_size, c.d_model, c.embedding, c.position, norm, c.max_seq_len, c.dropout, tokens)
 
     def _new_state(self, capacity: int, source: Tensor | None, source_padding_mask: Tensor | None) -> KVCache:
-        """Encode the source and return a KV cache that holds the encoder output."""
         encoded = self.encode(require_source(source), padding_mask=source_padding_mask)
         return self.state_of(encoded, capacity, normalize_padding_mask(source_padding_mask))
 
@@ -190,9 +189,8 @@ def _pack_sequences(
     contexts, none = [], [None] * len(sequences)
     for sequence, cache in zip(sequences, states, strict=True):
         embedding.check_length(cache.length + len(sequence))
-    for sequence, cache, seq_tap, seq_intervention in zip(
-        sequences, states, tap or none, intervention or none, strict=True
-    ):
+    rows = zip(sequences, states, tap or none, intervention or none, strict=True)
+    for sequence, cache, seq_tap, seq_intervention in rows:
         query, key, mask = extend_positions(cache, 1, len(sequence), None, ids.device)
         ctx = ForwardContext(MaskSpec(query, key, True, mask), cache, seq_tap, seq_intervention)
         if cache.encoder_output is not None:

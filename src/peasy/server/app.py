@@ -78,13 +78,12 @@ def build_app(
 async def _poll_watchdogs(registry: ModelRegistry, watchdogs: dict[str, Watchdog]) -> None:
     """Poll one watchdog per running engine, once a second."""
     while True:
-        running = {
-            name: entry.engine_thread for name, entry in registry.loaded.items() if entry.engine_thread is not None
-        }
-        for name in [name for name, watchdog in watchdogs.items() if running.get(name) is not watchdog.engine_thread]:
+        threads = {name: entry.engine_thread for name, entry in registry.loaded.items()}
+        for name in [name for name, watchdog in watchdogs.items() if threads.get(name) is not watchdog.engine_thread]:
             del watchdogs[name]
-        for name, engine_thread in running.items():
-            watchdogs.setdefault(name, Watchdog(engine_thread)).poll()
+        for name, engine_thread in threads.items():
+            if engine_thread is not None:
+                watchdogs.setdefault(name, Watchdog(engine_thread)).poll()
         await asyncio.sleep(1.0)
 
 
@@ -97,7 +96,9 @@ def _add_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def handle_validation_error(request: Request, error: RequestValidationError) -> Response:
-        malformed, param = _validation_message(error.errors(), _body_fields(request))
+        body = getattr(request.scope.get("route"), "body_field", None)
+        fields = [] if body is None else list(getattr(body.field_info.annotation, "model_fields", ()))
+        malformed, param = _validation_message(error.errors(), fields)
         return error_response(malformed, request.url.path, param)
 
     @app.exception_handler(HTTPException)
@@ -118,12 +119,6 @@ def _add_error_handlers(app: FastAPI) -> None:
     async def handle_unexpected_error(request: Request, error: Exception) -> Response:
         LOG.error("unhandled exception", exc_info=error)
         return error_response(InternalError(f"This is a bug in peasy: {type(error).__name__}."), request.url.path)
-
-
-def _body_fields(request: Request) -> list[str]:
-    """Return the names of the fields of the body of a route."""
-    body = getattr(request.scope.get("route"), "body_field", None)
-    return list(getattr(body.field_info.annotation, "model_fields", ())) if body is not None else []
 
 
 def _validation_message(errors: Sequence[JsonDict], fields: Sequence[str]) -> tuple[MalformedRequest, str]:

@@ -80,19 +80,16 @@ def add_command_route(
     path: str,
     command: Callable[..., Result],
     *,
-    hide: Collection[str] = (),
-    options: type | None = None,
-    base: type[CommandBody] = CommandBody,
-    changes: Mapping[str, object] = MappingProxyType({}),
     prepare: Callable[[JsonDict], None] | None = None,
     respond: Callable[[str, Any, Result], Response] = make_response,
+    **body_options: Any,
 ) -> None:
     """Add `POST path`: it runs the command with the fields of the body, and with the loaded model if it takes one.
 
     `prepare` may change the arguments, or refuse what is too expensive for a server; `respond` makes the response of a
-    result. The other parameters are those of `derive_body`.
+    result. `body_options` are those of `derive_body`.
     """
-    body_type = derive_body(_body_name(path), command, hide=hide, options=options, base=base, changes=changes)
+    body_type = derive_body(_body_name(path), command, **body_options)
 
     def run(request: Request, body: Any) -> Result:
         arguments = {key: value for key, value in body.arguments().items() if value is not None}

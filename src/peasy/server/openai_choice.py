@@ -77,7 +77,10 @@ class ChoiceBuilder:
             return ChoiceDelta()
         if isinstance(event, Ended) and event.error is not None:
             raise event.error
-        piece = self._echo_delta() if self.echo and not self._began else ChoiceDelta()
+        piece = ChoiceDelta()
+        if self.echo and not self._began:  # the prompt, with log-probabilities if asked for; its first token has none
+            scored = map(self._scored_fields, self.prompt, self.prompt_logprobs)
+            piece = ChoiceDelta(self.source_tokenizer.decode(self.prompt), list(scored))
         self._began = True
         if isinstance(event, Ended):
             reason = _FINISH_REASONS.get(event.reason, event.reason)
@@ -90,13 +93,6 @@ class ChoiceBuilder:
             piece.tokens.append(self.pending_tokens.pop(0))
         self.complete.append(piece)
         return piece
-
-    def _echo_delta(self) -> ChoiceDelta:
-        """Return the prompt as text, with log-probabilities of its tokens if asked for; the first has none."""
-        echo = ChoiceDelta(self.source_tokenizer.decode(self.prompt))
-        for id, scored in zip(self.prompt, self.prompt_logprobs, strict=False):
-            echo.tokens.append(self._scored_fields(id, scored))
-        return echo
 
     def _token_delta(self, token: Token) -> ChoiceDelta:
         self.token_ids.append(token.sampled.id)

@@ -55,10 +55,6 @@ _UNSUPPORTED_FIELDS = {
 
 _Note = Annotated[str, Field(max_length=1000)]
 _IGNORED = "Accepted and ignored."
-_IGNORED_FIELDS = (
-    "user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "parallel_tool_calls",
-    "ignore_eos",
-)  # fmt: skip
 
 
 class SamplingBody(Strict):
@@ -107,7 +103,8 @@ class SamplingBody(Strict):
     @property
     def ignored_fields(self) -> list[str]:
         """Names of the fields that were sent and have no effect."""
-        return [name for name in _IGNORED_FIELDS if getattr(self, name)]
+        fields = type(self).model_fields
+        return [name for name, field in fields.items() if field.description == _IGNORED and getattr(self, name)]
 
     def sampling_params(self, max_tokens: int, logprobs: int | None) -> SamplingParams:
         """Return the sampling parameters; a field that is null has its default."""

@@ -5,7 +5,7 @@ from fastapi.openapi.utils import get_openapi
 
 from peasy.config import JsonDict
 from peasy.server.responses import MEDIA_TYPES as FILES
-from peasy.server.routes.look import ARRAYS_MEDIA_TYPE as ARRAYS
+from peasy.server.routes.commands import ARRAYS_MEDIA_TYPE as ARRAYS
 
 _RESPONSES = {
     "400": "The request is invalid.",

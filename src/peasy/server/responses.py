@@ -14,6 +14,7 @@ from peasy.config import JsonDict
 from peasy.errors import InvalidInput, PeasyError
 from peasy.render.html import page_content
 from peasy.render.json import to_plain
+from peasy.views.document import Document, DocumentPart
 
 _SCHEMA_VERSION = 1
 
@@ -99,7 +100,10 @@ _NON_ARGUMENTS = ("html", "format", "model", "binary")
 def make_response(command: str, body: CommandBody, result: Result) -> Response:
     """Return a result as a JSON envelope, or as a file if `format` is given."""
     if body.format is not None:
-        return _file_response(command, result, body.format)
+        is_json = body.format == "json"
+        content = render.json.dump(result.data()) if is_json else render.draw(result.document(), body.format)
+        headers = {"content-disposition": f'attachment; filename="{command}.{body.format}"'}
+        return Response(content, media_type=MEDIA_TYPES[body.format], headers=headers)
     envelope: JsonDict = {"ok": True, "command": command, "schema": _SCHEMA_VERSION, "result": result.data()}
     envelope |= {"files": [], "next": []}
     if body.html:
@@ -107,12 +111,18 @@ def make_response(command: str, body: CommandBody, result: Result) -> Response:
     return JSONResponse(to_plain(envelope))
 
 
-def _file_response(command: str, result: Result, output_format: str) -> Response:
-    """Return a result as a file download."""
-    is_json = output_format == "json"
-    content = render.json.dump(result.data()) if is_json else render.draw(result.document(), output_format)
-    headers = {"content-disposition": f'attachment; filename="{command}.{output_format}"'}
-    return Response(content, media_type=MEDIA_TYPES[output_format], headers=headers)
+class ServerResult(Result, repr=True):
+    """Result of a route that is no command: its JSON data, and what its document shows."""
+
+    title: str
+    content: JsonDict
+    shown: DocumentPart
+
+    def document(self) -> Document:
+        return Document(self.title, (self.shown,))
+
+    def data(self) -> JsonDict:
+        return self.content
 
 
 class MalformedRequest(InvalidInput):

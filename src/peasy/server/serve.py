@@ -35,9 +35,8 @@ def serve(
         raise UsageError(message, hint="Give api_key, or leave out host.")
     limit_memory_growth()
     registry = ModelRegistry([str(model) for model in models], weights=weights)
-    app = build_app(
-        registry, pages=False, api_key=api_key, allowed_hosts=host_names(host), allow_ip_hosts=not is_loopback(host)
-    )
+    names, allows_ip = host_names(host), not is_loopback(host)
+    app = build_app(registry, pages=False, api_key=api_key, allowed_hosts=names, allow_ip_hosts=allows_ip)
     listener = bind(host, port)
     registry.preload()
     run_server(app, listener)

@@ -112,15 +112,9 @@ def _open_session(
         for ids in session.prompts:
             prompt, source = ((), tuple(ids)) if session.loaded.model.is_encoder_decoder else (tuple(ids), None)
             engine_request = EngineRequest(
-                prompt,
-                sampling,
-                source,
-                n,
-                attention_query=attention_query,
-                scores_prompt=scores_prompt,
-                long=long,
+                prompt, sampling, source, n, attention_query=attention_query, scores_prompt=scores_prompt, long=long,
                 generates=not isinstance(body, CompletionBody) or body.max_tokens != 0,
-            )
+            )  # fmt: skip
             note = long_text_note(session.loaded.model, len(ids), sampling.max_tokens, long)
             session.notes += [] if note is None else [note]
             session.streams.append(session.engine.submit(engine_request))

@@ -10,13 +10,6 @@ from peasy.tokenization.tokenizer import IncrementalDecoder, SpecialTokenIds, To
 from peasy.tokenization.trainer import TOKENIZER_KINDS, train_tokenizer
 
 __all__ = [
-    "TOKENIZER_KINDS",
-    "Encoding",
-    "IncrementalDecoder",
-    "SpecialTokenIds",
-    "Tokenizer",
-    "from_merges",
-    "from_sentencepiece",
-    "from_vocab_txt",
-    "train_tokenizer",
-]
+    "TOKENIZER_KINDS", "Encoding", "IncrementalDecoder", "SpecialTokenIds", "Tokenizer", "from_merges",
+    "from_sentencepiece", "from_vocab_txt", "train_tokenizer",
+]  # fmt: skip

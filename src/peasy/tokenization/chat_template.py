@@ -60,9 +60,8 @@ def encode_conversations(
     chats: list[tuple[Sequence[ChatMessage], bool]] = []
     for conversation in conversations:
         turns = [turn for turn, message in enumerate(conversation) if message["role"] == "assistant"]
-        chats += [(conversation[: turn + ends], not ends) for turn in turns for ends in (0, 1)] + [
-            (conversation, False)
-        ]
+        chats += [(conversation[: turn + ends], not ends) for turn in turns for ends in (0, 1)]
+        chats.append((conversation, False))
     chunks = [chats[start : start + _MAX_RENDERED] for start in range(0, len(chats), _MAX_RENDERED)]
     texts = iter([text for chunk in chunks for text in _render(tokenizer, chunk)])
     encoded = []

@@ -141,9 +141,8 @@ def from_sentencepiece(
     if is_llama:
         bos = "<s>" if "<s>" in ids else "<bos>"
         if "add_bos_token" not in config:
-            _LOG.warning(
-                "No add_bos_token in tokenizer_config.json: %s begins each text; transformers 5 adds none.", bos
-            )
+            message = "No add_bos_token in tokenizer_config.json: %s begins each text; transformers 5 adds none."
+            _LOG.warning(message, bos)
         default = {"bos_token": bos, "eos_token": eos, "add_bos_token": True}
         config = default | ({"tokenizer_class": "LlamaTokenizer"} if is_bpe else {}) | config
         templates = _bos_template(config, ids)
@@ -196,9 +195,8 @@ def _bpe_model(pieces: Sequence[tuple[str, float, int]], ordered: Sequence[str],
         if num_chars > _MAX_MERGE_CHARS:
             raise InvalidInput("The pieces of the sentencepiece model can be joined in too many ways.", hint=_SAVE_HINT)
         splits = ((piece[:at], piece[at:]) for at in range(1, len(piece)))
-        merges += sorted(
-            (pair for pair in splits if pair[0] in rank and pair[1] in rank), key=lambda p: (rank[p[0]], rank[p[1]])
-        )
+        known = (pair for pair in splits if pair[0] in rank and pair[1] in rank)
+        merges += sorted(known, key=lambda pair: (rank[pair[0]], rank[pair[1]]))
     vocabulary = {piece: id for id, piece in enumerate(ordered)}
     return {"type": "BPE", "vocab": vocabulary, "merges": [*map(list, merges)], "unk_token": unk, "fuse_unk": True}
 

@@ -62,14 +62,10 @@ def token_word_ids(text: str, offsets: Sequence[tuple[int, int]]) -> tuple[int |
 _WHITESPACE_SYMBOLS = str.maketrans({" ": "·", "\n": "⏎", "\t": "⇥", "\r": "␍", "▁": "·"})
 
 
-def _byte_alphabet() -> dict[str, int]:
-    """Return the byte-level alphabet (GPT-2): printable bytes as themselves, the rest from code point 256 on."""
-    printable_bytes = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    rest = [byte for byte in range(256) if byte not in printable_bytes]
-    return {chr(byte): byte for byte in printable_bytes} | {chr(256 + i): byte for i, byte in enumerate(rest)}
-
-
-CHAR_TO_BYTE = _byte_alphabet()
+_PRINTABLE_BYTES = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+CHAR_TO_BYTE = {chr(byte): byte for byte in _PRINTABLE_BYTES}
+CHAR_TO_BYTE |= {chr(256 + i): byte for i, byte in enumerate(sorted({*range(256)} - {*_PRINTABLE_BYTES}))}
+"""Byte-level alphabet (GPT-2): printable bytes as themselves, the rest from code point 256 on."""
 
 
 def token_to_bytes(token: str) -> bytes:

@@ -232,14 +232,12 @@ class Tokenizer:
 
     def _encode(self, texts: Sequence[str], *, add_special_tokens: bool, offsets: bool) -> list[TokenSpans]:
         """Return ids of each text, and offsets if asked for; Marian's language code is a token before a text."""
-        codes = [_LANGUAGE_CODE.match(text) for text in texts] if self._around_special == " " else []
-        if any(codes):
-            rests = [text[code.end() if code else 0 :] for text, code in zip(texts, codes, strict=True)]
-            encoded = self._encode_text(rests, add_special_tokens, offsets)
-            return [
-                self._with_code(code[0], *pair) if code else pair for code, pair in zip(codes, encoded, strict=True)
-            ]
-        return self._encode_text(texts, add_special_tokens, offsets)
+        if self._around_special != " ":
+            return self._encode_text(texts, add_special_tokens, offsets)
+        codes = [_LANGUAGE_CODE.match(text) for text in texts]
+        rests = [text[code.end() if code else 0 :] for text, code in zip(texts, codes, strict=True)]
+        pairs = zip(codes, self._encode_text(rests, add_special_tokens, offsets), strict=True)
+        return [self._with_code(code[0], *pair) if code else pair for code, pair in pairs]
 
     def _with_code(self, code: str, ids: list[int], spans: Sequence[tuple[int, int]]) -> TokenSpans:
         """Return a text's ids and offsets with its language code; one that the vocabulary does not have is unknown."""

@@ -89,9 +89,8 @@ def validate_tokenizer_json(data: object) -> tuple[JsonDict, int | None]:
         limits += [limit for step in steps if (limit := _check_step(step, section)) is not None]
         growth = math.prod(_max_growth(step, section) for step in steps)
         if growth > _MAX_GROWTH:
-            raise InvalidInput(
-                f"Its {section} can make a text {growth:,.0f} times as long; the limit is {_MAX_GROWTH}."
-            )
+            limit_text = f"{growth:,.0f} times as long; the limit is {_MAX_GROWTH}"
+            raise InvalidInput(f"Its {section} can make a text {limit_text}.")
     return data | {"model": model, "truncation": None, "padding": None}, min(limits, default=None)
 
 
@@ -263,9 +262,8 @@ def _check_model(model: JsonDict) -> JsonDict:
     _check_keys(model, ("type", *_MODELS[kind].split()), f"Its {kind} model")
     max_chars = model.get("max_input_chars_per_word")
     if max_chars is not None and (type(max_chars) is not int or not 0 < max_chars <= _MAX_WORD_CHARS):
-        raise InvalidInput(
-            f"Its max_input_chars_per_word is {str(max_chars)[:40]}; 1 to {_MAX_WORD_CHARS:,} are allowed."
-        )
+        allowed = f"1 to {_MAX_WORD_CHARS:,} are allowed"
+        raise InvalidInput(f"Its max_input_chars_per_word is {str(max_chars)[:40]}; {allowed}.")
     vocabulary = model.get("vocab")
     if not isinstance(vocabulary, (dict, list)) or not vocabulary:
         raise InvalidInput("Its model has no vocab.")
@@ -290,13 +288,9 @@ def _check_ids(vocabulary: JsonDict) -> None:
 
 
 def _is_scored(entry: object) -> TypeGuard[list[str | float]]:
-    return (
-        isinstance(entry, list)
-        and len(entry) == 2
-        and isinstance(entry[0], str)
-        and isinstance(entry[1], (int, float))
-        and abs(entry[1]) < 1e30
-    )
+    if not isinstance(entry, list) or len(entry) != 2:
+        return False
+    return isinstance(entry[0], str) and isinstance(entry[1], (int, float)) and abs(entry[1]) < 1e30
 
 
 def _check_added(added: object) -> None:
@@ -342,9 +336,8 @@ _TOKEN_FLAGS = ("single_word", "lstrip", "rstrip", "normalized")
 
 def _is_own_form(data: JsonDict) -> bool:
     model, normalizer = data["model"], data.get("normalizer")
-    if (normalizer and normalizer["type"]) not in _OWN_NORMALIZERS or data.get(
-        "pre_tokenizer"
-    ) not in _OWN_PRE_TOKENIZERS:
+    kind = normalizer and normalizer["type"]
+    if kind not in _OWN_NORMALIZERS or data.get("pre_tokenizer") not in _OWN_PRE_TOKENIZERS:
         return False
     if any(model.get(key, allowed[0]) not in allowed for key, allowed in _OWN_OPTIONS.items()):
         return False

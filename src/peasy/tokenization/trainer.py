@@ -3,8 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ from peasy.tokenization.tokenizer_validation import JsonDict
 
 if TYPE_CHECKING:  # an extra: imported where it is used
     import tokenizers
-    from tokenizers import decoders, models, pre_tokenizers, trainers
+    from tokenizers import trainers
 
 SPECIAL_TOKENS = ("<pad>", "<unk>", "<bos>", "<eos>", "<mask>")
 """Special tokens of every trained tokenizer, its first ids."""
@@ -29,40 +28,35 @@ TOKENIZER_KINDS = {"characters": 5_000, "words": 20_000, "bpe": 8_000, "wordpiec
 """The kinds that can be trained, each with its default vocabulary size."""
 
 
-@dataclass(frozen=True)
-class _TokenizerRecipe:
-    """How one kind of tokenizer is built: its model, pipeline and trainer."""
+def _make_parts(kind: str) -> "tuple[tokenizers.Tokenizer, Callable[..., trainers.Trainer]]":
+    """Return an untrained tokenizer of this kind, and what makes its trainer."""
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-    model: "models.Model"
-    pre_tokenizers: "Sequence[pre_tokenizers.PreTokenizer]"
-    decoder: "decoders.Decoder"
-    trainer: "Callable[..., trainers.Trainer]"
-
-
-def _recipe(kind: str) -> _TokenizerRecipe:
-    from tokenizers import Regex, decoders, models, pre_tokenizers, trainers
-
+    split: pre_tokenizers.PreTokenizer
     match kind:
         case "characters":
-            every_character = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
-            model = models.WordLevel(unk_token=_UNK)
-            return _TokenizerRecipe(model, [every_character], decoders.Fuse(), trainers.WordLevelTrainer)
+            model, make_trainer = models.WordLevel(unk_token=_UNK), trainers.WordLevelTrainer
+            split, decoder = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated"), decoders.Fuse()
         case "words":
-            words = [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Split(Regex(WORD_PATTERN), "isolated")]
-            subwords = decoders.WordPiece(prefix="##", cleanup=True)
-            return _TokenizerRecipe(models.WordLevel(unk_token=_UNK), words, subwords, trainers.WordLevelTrainer)
+            model, make_trainer = models.WordLevel(unk_token=_UNK), trainers.WordLevelTrainer
+            words = pre_tokenizers.Split(Regex(WORD_PATTERN), "isolated")
+            split = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), words])
+            decoder = decoders.WordPiece(prefix="##", cleanup=True)
         case "bpe":
             # Single digits, so that unseen numbers can be copied and translated like any other.
-            digits = pre_tokenizers.Digits(individual_digits=True)
-            byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False)
-            train_bpe = partial(trainers.BpeTrainer, initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()))
-            return _TokenizerRecipe(models.BPE(), [digits, byte_level], decoders.ByteLevel(), train_bpe)
+            digits, byte_level = pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel
+            split = pre_tokenizers.Sequence([digits, byte_level(add_prefix_space=False)])
+            make_trainer = partial(trainers.BpeTrainer, initial_alphabet=sorted(byte_level.alphabet()))
+            model, decoder = models.BPE(), decoders.ByteLevel()
         case "wordpiece":
-            subwords = decoders.WordPiece(prefix="##", cleanup=True)
-            words = [pre_tokenizers.BertPreTokenizer()]
-            return _TokenizerRecipe(models.WordPiece(unk_token=_UNK), words, subwords, trainers.WordPieceTrainer)
-    train_unigram = partial(trainers.UnigramTrainer, unk_token=_UNK)
-    return _TokenizerRecipe(models.Unigram(), [pre_tokenizers.Metaspace()], decoders.Metaspace(), train_unigram)
+            model, make_trainer = models.WordPiece(unk_token=_UNK), trainers.WordPieceTrainer
+            split, decoder = pre_tokenizers.BertPreTokenizer(), decoders.WordPiece(prefix="##", cleanup=True)
+        case _:
+            model, make_trainer = models.Unigram(), partial(trainers.UnigramTrainer, unk_token=_UNK)
+            split, decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+    inner = Tokenizer(model)
+    inner.pre_tokenizer, inner.decoder = split, decoder
+    return inner, make_trainer
 
 
 def train_tokenizer(
@@ -87,15 +81,10 @@ def train_tokenizer(
     minimum = len(SPECIAL_TOKENS) + (256 if kind == "bpe" else 1)
     if size < minimum:
         raise InvalidInput(f"A vocabulary of {size} is too small.", hint=f"{kind} needs at least {minimum}.")
-    import tokenizers
-    from tokenizers import normalizers, pre_tokenizers, processors
+    from tokenizers import normalizers, processors
 
     with library_errors(f"Training a tokenizer ({kind})"):
-        recipe = _recipe(kind)
-        inner = tokenizers.Tokenizer(recipe.model)
-        inner.decoder = recipe.decoder
-        first, *rest = recipe.pre_tokenizers
-        inner.pre_tokenizer = pre_tokenizers.Sequence([first, *rest]) if rest else first
+        inner, make_trainer = _make_parts(kind)
         if kind == "wordpiece":
             inner.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
         elif lowercase:
@@ -106,18 +95,16 @@ def train_tokenizer(
             words = _count_words(inner, texts)
             texts = _repeat_words(words)
             # Characters at the start of words and inside them, sorted, so that their ids are reproducible.
-            alphabet = sorted({word[0] for word in words}) + sorted(
-                {"##" + char for word in words for char in word[1:]}
-            )
+            alphabet = sorted({word[0] for word in words})
+            alphabet += sorted({"##" + char for word in words for char in word[1:]})
         special = [*SPECIAL_TOKENS, *alphabet]
-        trainer = recipe.trainer(vocab_size=size, special_tokens=special, show_progress=False)
+        trainer = make_trainer(vocab_size=size, special_tokens=special, show_progress=False)
         inner.train_from_iterator(texts, trainer=trainer)
         if add_bos_eos:
             ends = [(name, inner.token_to_id(name)) for name in ("<bos>", "<eos>")]
             inner.post_processor = processors.TemplateProcessing(single="<bos> $A <eos>", special_tokens=ends)
-        return Tokenizer(
-            _make_reproducible(json.loads(inner.to_str())), {f"{name[1:-1]}_token": name for name in SPECIAL_TOKENS}
-        )
+        named = {f"{name[1:-1]}_token": name for name in SPECIAL_TOKENS}
+        return Tokenizer(_make_reproducible(json.loads(inner.to_str())), named)
 
 
 def _make_reproducible(data: JsonDict) -> JsonDict:

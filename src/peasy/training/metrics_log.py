@@ -49,9 +49,7 @@ _SINKS_BY_NAME: dict[str, Callable[[Path], Sink]] = {"tensorboard": _TensorBoard
 
 def open_sink(sink: str | Sink, run: Path) -> Sink:
     """Return the sink with this name, or the callable itself."""
-    if not isinstance(sink, str):
-        return sink
-    return lookup(sink, _SINKS_BY_NAME, "sink")(run)
+    return lookup(sink, _SINKS_BY_NAME, "sink")(run) if isinstance(sink, str) else sink
 
 
 _HINT = "The checkpoints are untouched. Free some space, then continue the run with --resume."

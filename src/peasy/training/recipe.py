@@ -146,9 +146,8 @@ def make_recipe(
     settings = settings or {}
     preset = str(preset or settings.get("preset") or "small")
     if (meant := settings.get("model_kind", kind)) != kind:
-        raise InvalidInput(
-            f"The settings are those of {meant}, not of {kind}.", hint="Train that kind, or give other settings."
-        )
+        hint = "Train that kind, or give other settings."
+        raise InvalidInput(f"The settings are those of {meant}, not of {kind}.", hint=hint)
     sizes = [size for size in MODEL_SIZES if f"{kind}-{size}" in {known.name for known in model_presets()}]
     if preset not in sizes:
         raise NotFound(f'{kind} has no preset "{preset}".', hint=f"There are {', '.join(sizes)}.")

@@ -11,6 +11,7 @@ import torch
 from peasy import config as settings
 from peasy import tokenization
 from peasy.atomic import atomic_dir
+from peasy.checkpoint.loaded_model import ModelBundle
 from peasy.checkpoint.safe_folder import SafeFolder, write_json
 from peasy.checkpoint.store import TARGET_TOKENIZER_FILE, TOKENIZER_FILE, package_versions
 from peasy.checkpoint.tokenizer import read_tokenizer
@@ -35,16 +36,6 @@ _TOKENIZER_CHARACTERS = 20_000_000
 
 
 @dataclass(frozen=True)
-class PretrainedModel:
-    """Pretrained model to start from, with its tokenizer; `target_tokenizer` is that of a translator's targets."""
-
-    name: str
-    model: Model
-    tokenizer: Tokenizer
-    target_tokenizer: Tokenizer | None = None
-
-
-@dataclass(frozen=True)
 class RunSetup:
     """Resolved configuration of a run before its first step: recipe, model config, tokenizer.
 
@@ -58,10 +49,10 @@ class RunSetup:
 
 
 def resolve_setup(
-    recipe: Recipe, corpus: Corpus, pretrained: PretrainedModel | None = None, device: str = "cpu"
+    recipe: Recipe, corpus: Corpus, pretrained: ModelBundle | None = None, device: str = "cpu"
 ) -> RunSetup:
     """Resolve all defaults of a recipe, so that the run can be repeated from its folder alone."""
-    tokenizer = train_tokenizer(recipe, corpus) if pretrained is None else pretrained.tokenizer
+    tokenizer = train_tokenizer(recipe, corpus) if pretrained is None else pretrained.require_tokenizer()
     config = _model_config(recipe, tokenizer) if pretrained is None else _pretrained_config(recipe, pretrained)
     objective = recipe.objective or _default_objective(recipe, config, corpus.kind)
     seq_len = min(recipe.seq_len, config.max_seq_len or recipe.seq_len)
@@ -78,11 +69,10 @@ def resolve_setup(
 def train_tokenizer(recipe: Recipe, corpus: Corpus) -> Tokenizer:
     """Train a tokenizer on the corpus."""
     options, texts = recipe.tokenizer, _tokenizer_texts(corpus)
-    kind, size = options.algorithm, options.vocab_size
-    return tokenization.train_tokenizer(texts, kind=kind, vocab_size=size, lowercase=options.lowercase)
+    return tokenization.train_tokenizer(texts, options.algorithm, options.vocab_size, lowercase=options.lowercase)
 
 
-def build_model(setup: RunSetup, pretrained: PretrainedModel | None = None) -> Model:
+def build_model(setup: RunSetup, pretrained: ModelBundle | None = None) -> Model:
     """Build the model with seeded random weights, or with the weights of `pretrained`."""
     model = build(setup.config, seed=setup.recipe.seed)
     if pretrained is not None:
@@ -159,14 +149,14 @@ def _model_config(recipe: Recipe, tokenizer: Tokenizer) -> ModelConfig:
     return preset(name, **changes | dict(recipe.model))
 
 
-def _pretrained_config(recipe: Recipe, pretrained: PretrainedModel) -> ModelConfig:
+def _pretrained_config(recipe: Recipe, pretrained: ModelBundle) -> ModelConfig:
     config = pretrained.model.config
     expected, actual = type(preset(f"{recipe.model_kind}-{recipe.preset}")), type(config)
     if actual is not expected:
-        message = f"{pretrained.name} is a {actual.kind} model, but {recipe.model_kind} trains a {expected.kind}."
+        message = f"{recipe.init_from} is a {actual.kind} model, but {recipe.model_kind} trains a {expected.kind}."
         raise InvalidInput(message)
     if recipe.model:
-        message = f"The architecture of {pretrained.name} is fixed; {', '.join(recipe.model)} cannot be set."
+        message = f"The architecture of {recipe.init_from} is fixed; {', '.join(recipe.model)} cannot be set."
         raise InvalidInput(message, hint="Omit --set model....")
     return config
 

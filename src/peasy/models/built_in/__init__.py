@@ -41,7 +41,8 @@ class BuiltinModelRecipe:
 @cache
 def recipes() -> dict[str, BuiltinModelRecipe]:
     """Return the recipes of all built-in models by name."""
-    return config.read_file(_RecipesFile, Path(__file__).with_name("recipes.toml")).models
+    file = Path(__file__).with_name("recipes.toml")
+    return config.read(dict[str, BuiltinModelRecipe], config.load(file)["models"], file.name)
 
 
 def recipe(name: str) -> BuiltinModelRecipe:
@@ -50,8 +51,3 @@ def recipe(name: str) -> BuiltinModelRecipe:
         hint = did_you_mean(name, recipes()) or f"There are {', '.join(recipes())}."
         raise NotFound(f'No built-in model "{name}".', hint=hint)
     return recipes()[name]
-
-
-@dataclass(frozen=True)
-class _RecipesFile:
-    models: dict[str, BuiltinModelRecipe]

@@ -8,9 +8,7 @@ from importlib import import_module
 
 from fastapi import APIRouter
 
-_API_MODULES = (
-    "completions", "embeddings", "tokens", "explain", "inference", "look", "data_runs", "health", "generate",
-)  # fmt: skip
+_API_MODULES = ("completions", "embeddings", "tokens", "commands", "health", "generate")
 """Modules of this package, each with a `router`."""
 
 _STUDIO_MODULES = ("training",)

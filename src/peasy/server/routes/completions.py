@@ -57,11 +57,10 @@ async def post_chat(request: Request, body: ChatBody) -> Response:
     num_logprobs = (body.top_logprobs or 0) if body.logprobs else None
     max_tokens = body.max_completion_tokens or body.max_tokens or _DEFAULT_CHAT_TOKENS
     messages = [message.for_template() for message in body.messages]
+    sampling, registry = body.sampling_params(max_tokens, num_logprobs), request.app.state.registry
     # The template runs in a sandbox process, which takes a while: the size LONG keeps it off the event loop.
-    sampling = body.sampling_params(max_tokens, num_logprobs)
-    session = await open_session(
-        request.app.state.registry, body, lambda loaded: [loaded.encode_chat(messages)], LONG_PROMPT_CHARS, sampling
-    )
+    size = LONG_PROMPT_CHARS
+    session = await open_session(registry, body, lambda loaded: [loaded.encode_chat(messages)], size, sampling)
     return await _respond(request, body, _ChatResponse(body, session))
 
 

@@ -29,11 +29,11 @@ from peasy.models.preset import ModelKind, ModelSize
 from peasy.server import upload
 from peasy.server.derive import command_route
 from peasy.server.jobs import JobRunner
-from peasy.server.responses import CommandBody, Name, Seed, Text
-from peasy.server.routes.data_runs import check_built_in, find_run
+from peasy.server.responses import CommandBody, Name, Seed, ServerResult, Text
+from peasy.server.routes.commands import check_built_in, find_run
 from peasy.training.attention_snapshots import find_snapshots
 from peasy.training.run_folder import random_run_name
-from peasy.views.document import Document, Paragraph
+from peasy.views.document import Paragraph
 
 UploadId = Annotated[str, Field(max_length=100)]
 RunName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.-]{0,60}$")]
@@ -50,24 +50,10 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
 router = APIRouter(prefix="/api", lifespan=lifespan)
 
 
-class _StatusResult(Result, repr=True):
-    """Status in one sentence, with its JSON data."""
-
-    title: str
-    sentence: str
-    content: JsonDict
-
-    def document(self) -> Document:
-        return Document(self.title, (Paragraph(self.sentence),))
-
-    def data(self) -> JsonDict:
-        return self.content
-
-
-def _job_status(job_runner: JobRunner) -> _StatusResult:
+def _job_status(job_runner: JobRunner) -> ServerResult:
     job = None if job_runner.job is None else job_runner.job.data()
     sentence = "No job is running." if job is None else f"{job['description']}: {job['state']}."
-    return _StatusResult("Job", sentence, {"job": job})
+    return ServerResult("Job", {"job": job}, Paragraph(sentence))
 
 
 class TrainingBudgetBody(CommandBody):
@@ -116,28 +102,24 @@ def _start_job(
 @command_route(router, "/train")
 def post_train(state: State, body: TrainBody) -> Result:
     """Start or resume a run as a background job; /api/job and /api/metrics give its progress."""
-    arguments, name = _resume_arguments(body) if body.resume else _new_run_arguments(body)
-    return _start_job(state, "train", [*arguments, "--run", name, "--json"], f"Training {name}", [name])
-
-
-def _new_run_arguments(body: TrainBody) -> tuple[list[str], str]:
-    if body.kind is None:
+    if body.resume:
+        name = find_run(body.run or "").name
+        kind = find_run(name).recipe()["model_kind"]
+        if kind == "ngram":
+            raise InvalidInput("An n-gram model cannot be resumed: it has counted all data.", hint="Start a new run.")
+        arguments = [kind, *body.budget_flags(), "--resume"]
+    elif body.kind is None:
         kinds = "gpt, rnn, cnn, ngram, words, encoder, translator or rnn-translator"
         raise UsageError("Training needs a kind of model.", hint=f"Give {kinds}.")
-    name = body.run or random_run_name({run.name for run in runs().runs})
-    if run_path(name).exists():
-        raise InvalidInput(f"A run {name} already exists.", hint="Resume it, or choose another name.")
-    names = ("tracked_sentence", "prompts", "keep_checkpoints")
-    settings = {name: value for name in names if (value := getattr(body, name))}
-    flags = [word for name, value in settings.items() for word in ("--set", f"{name}={json.dumps(value)}")]
-    return [body.kind, *body.data_flags(), *body.budget_flags(), *flags], name
-
-
-def _resume_arguments(body: TrainBody) -> tuple[list[str], str]:
-    run = find_run(body.run or "")
-    if run.recipe()["model_kind"] == "ngram":
-        raise InvalidInput("An n-gram model cannot be resumed: it has counted all data.", hint="Start a new run.")
-    return [run.recipe()["model_kind"], *body.budget_flags(), "--resume"], run.name
+    else:
+        name = body.run or random_run_name({run.name for run in runs().runs})
+        if run_path(name).exists():
+            raise InvalidInput(f"A run {name} already exists.", hint="Resume it, or choose another name.")
+        names = ("tracked_sentence", "prompts", "keep_checkpoints")
+        settings = {name: value for name in names if (value := getattr(body, name))}
+        flags = [word for name, value in settings.items() for word in ("--set", f"{name}={json.dumps(value)}")]
+        arguments = [body.kind, *body.data_flags(), *body.budget_flags(), *flags]
+    return _start_job(state, "train", [*arguments, "--run", name, "--json"], f"Training {name}", [name])
 
 
 class CompareBody(TrainingBudgetBody):
@@ -178,7 +160,7 @@ def post_metrics(state: State, name: Name, since: Annotated[int, Field(ge=0)] = 
     """
     if _is_preparing(state.job_runner, name):
         empty = {"run": name, "since": 0, "next": 0, "live": True, "events": [], "samples": []}
-        return _StatusResult(name, "The run is being prepared.", empty)
+        return ServerResult(name, empty, Paragraph("The run is being prepared."))
     return metrics_since(find_run(name), since)
 
 
@@ -191,7 +173,7 @@ def post_attention_history(state: State, name: Name, module_path: Name | None = 
             return module_attention_history(run.folder, module_path)
     empty: JsonDict = {"run": name, "text": "", "steps": []}
     empty |= {"module_paths": [], "module_path": None, "heads": 0, "caveat": ""}
-    return _StatusResult(name, "No attention has been recorded yet.", empty)
+    return ServerResult(name, empty, Paragraph("No attention has been recorded yet."))
 
 
 def _is_preparing(job_runner: JobRunner, name: str) -> bool:
@@ -210,7 +192,7 @@ def post_upload(
     """Append a chunk to an uploaded training text; `upload_id` is the id returned for the first chunk."""
     id = upload_id or upload.new_upload_id(name)
     size = upload.append_text(id, text)
-    return _StatusResult("Upload", f"{size:,} bytes.", {"upload_id": id, "bytes": size})
+    return ServerResult("Upload", {"upload_id": id, "bytes": size}, Paragraph(f"{size:,} bytes."))
 
 
 class ExperimentVerdicts(ExperimentsResult):

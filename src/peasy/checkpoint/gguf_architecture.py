@@ -1,6 +1,6 @@
 """Architectures of llama.cpp: tensor names, settings, and what llama.cpp would compute differently, as one table."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from torch import Tensor
@@ -23,6 +23,7 @@ from peasy.errors import InvalidInput
 from peasy.models.config import DecoderConfig, ModelConfig
 from peasy.nn import config as nn_config
 from peasy.nn.position import rope_frequency
+from peasy.parameters import Record
 
 if TYPE_CHECKING:
     from gguf import GGUFWriter
@@ -31,8 +32,7 @@ _DEFAULT_CONTEXT_LENGTH = 4096
 """Context length written for a model without a limit."""
 
 
-@dataclass(frozen=True)
-class GGUFArchitecture:
+class GGUFArchitecture(Record):
     """A model family in llama.cpp.
 
     `interleaved_rope`: RoPE rotates adjacent pairs there, two halves of a head here. `fused`: parts stored as one

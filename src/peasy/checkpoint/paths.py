@@ -4,7 +4,6 @@ import os
 import re
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -14,12 +13,12 @@ from peasy.checkpoint import hub
 from peasy.checkpoint.safe_folder import suggest_sibling
 from peasy.checkpoint.store import is_checkpoint, is_intact
 from peasy.errors import InvalidInput, NotFound, UsageError, did_you_mean
+from peasy.parameters import Record
 
 _STEP_DIR = re.compile(r"step-\d+")
 
 
-@dataclass(frozen=True)
-class ResolvedModel:
+class ResolvedModel(Record):
     """Location of a model: `name` resolves to it again; `folder` has config.json or tokenizer.json.
 
     `verified`: its files were just compared with their manifest.

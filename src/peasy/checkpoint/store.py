@@ -5,7 +5,7 @@ import json
 import os
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -17,6 +17,7 @@ from peasy.checkpoint.tensors import TensorStore, open_tensors, write_tensors
 from peasy.config import JsonDict
 from peasy.errors import InvalidInput, NotFound, PeasyError
 from peasy.extras import DISTRIBUTION
+from peasy.parameters import Record
 
 if TYPE_CHECKING:
     import torch
@@ -39,16 +40,14 @@ TokenizerSource = _SavesTokenizer | str | Path | None
 """Tokenizer to write: anything with `save(path)`, or the path of a tokenizer.json."""
 
 
-@dataclass(frozen=True)
-class FileRecord:
+class FileRecord(Record):
     """Size and SHA-256 of one file."""
 
     bytes: int
     sha256: str
 
 
-@dataclass(frozen=True)
-class Manifest:
+class Manifest(Record):
     """Contents of `manifest.json`. `notes` is free text (where the checkpoint came from).
 
     `seal` is the hash of all other fields, which protects the manifest itself; older manifests have none.
@@ -62,8 +61,7 @@ class Manifest:
     seal: str | None = None
 
 
-@dataclass(frozen=True)
-class Checkpoint:
+class Checkpoint(Record):
     """Contents of a checkpoint folder: `config` as plain data, lazily mapped `tensors`, and the manifest."""
 
     folder: SafeFolder

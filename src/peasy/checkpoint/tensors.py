@@ -9,13 +9,13 @@ import mmap
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from peasy.checkpoint.safe_folder import MIB, SafeFolder, hint_for_folder, short_repr, write_json
 from peasy.config import parse_json
 from peasy.errors import InvalidInput, NotFound
+from peasy.parameters import Record
 
 if TYPE_CHECKING:
     import torch
@@ -36,8 +36,7 @@ DTYPES = {
 _MAX_DIMS = 8
 
 
-@dataclass(frozen=True)
-class TensorInfo:
+class TensorInfo(Record):
     """Header entry of one tensor; `offset` is the byte offset in the file."""
 
     name: str

@@ -4,7 +4,6 @@ All ranks read the same batch; `rank_slice` selects the rows of one.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -12,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from peasy.datasets.shards import TokenColumn, TokenShards
 from peasy.errors import InvalidInput
+from peasy.parameters import Record
 
 Indices = NDArray[np.int64]
 _ROUNDS = 6
@@ -82,8 +82,7 @@ _SORT_POOL = 32
 """Batches sorted by length together: enough to save padding, few enough to stay shuffled."""
 
 
-@dataclass(frozen=True)
-class WindowBatch:
+class WindowBatch(Record):
     """Windows of `inputs`, with the next tokens as `targets`; `padding_mask` is False on padding."""
 
     inputs: Indices
@@ -92,8 +91,7 @@ class WindowBatch:
     sample_indices: Indices
 
 
-@dataclass(frozen=True)
-class PaddedBatch:
+class PaddedBatch(Record):
     """Whole documents, padded to the longest; `padding_mask` is True on their tokens."""
 
     ids: Indices

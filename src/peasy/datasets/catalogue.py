@@ -1,7 +1,6 @@
 """Catalogue of corpora: opens a built-in corpus by name, or files and folders."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from peasy.datasets.corpus import Corpus, FilesCorpus
 from peasy.datasets.plain_text import PlainTextCorpus
 from peasy.datasets.records import FilesConfig, Group, RecordCorpus
 from peasy.errors import InvalidInput, NotFound, did_you_mean
+from peasy.parameters import Record
 
 _RECORD_SUFFIXES = {".jsonl", ".ndjson", ".tsv", ".csv", ".parquet"}
 _TEXT_SUFFIXES = {".txt", ".text", ".md"}
@@ -106,8 +106,7 @@ def _split_of(path: Path) -> str:
 DataSource = str | Path | Sequence[str | Path]
 
 
-@dataclass(frozen=True)
-class _BuiltInCorpus:
+class _BuiltInCorpus(Record):
     """Built-in corpus. `variant_option` is the option set after a colon: `locales:en-de`."""
 
     name: str

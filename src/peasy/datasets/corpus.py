@@ -14,7 +14,7 @@ from typing import Annotated, Any, Generic, TypeVar
 from annotated_types import Ge
 
 from peasy.errors import InvalidInput, did_you_mean
-from peasy.parameters import BoundedSettings
+from peasy.parameters import BoundedSettings, Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +86,7 @@ def sample_texts(sample: Sample) -> tuple[str, ...]:
 _MAX_LISTED = 20
 
 
-@dataclass(frozen=True)
-class SplitSize:
+class SplitSize(Record):
     """Size of a split."""
 
     documents: int = 0
@@ -116,8 +115,7 @@ class DataProblems:
         return self.count > 0
 
 
-@dataclass(frozen=True)
-class DatasetCard:
+class DatasetCard(Record):
     """Dataset card. `notes` holds what else the corpus depends on: versions, options, skipped files.
 
     `suggested_settings` are recipe settings that suit the corpus; explicit settings override them.
@@ -143,8 +141,7 @@ class DatasetCard:
         }
 
 
-@dataclass(frozen=True)
-class CorpusSurvey:
+class CorpusSurvey(Record):
     """Hash and sizes from one pass over all documents."""
 
     hash: str

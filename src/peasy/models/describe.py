@@ -1,15 +1,15 @@
 """Model diagram as data: nested boxes with weights, parameter counts and memory; no torch."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
 from peasy.display import DisplayMixin
+from peasy.parameters import Record
 
 
-@dataclass(frozen=True)
-class Box(DisplayMixin):
+class Box(DisplayMixin, Record):
     """A module of a model. `repeats` identical boxes are stacked; `parameters` and `bytes` are those of one.
 
     `weights` are the module's own arrays as (name, shape); `parameters` and `bytes` include nested boxes.

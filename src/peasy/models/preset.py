@@ -1,7 +1,6 @@
 """Model presets: published models and peasy's own sizes, read from TOML."""
 
 import tomllib
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Literal
@@ -9,6 +8,7 @@ from typing import Literal
 from peasy.config import JsonDict, merge_settings
 from peasy.errors import NotFound, did_you_mean
 from peasy.models.config import ModelConfig, read_config
+from peasy.parameters import Record
 
 ModelKind = Literal["gpt", "encoder", "translator", "rnn", "cnn", "rnn-translator", "ngram", "words"]
 """Model kinds of peasy's own sizes: the preset of a kind and a size is "gpt-tiny"."""
@@ -16,8 +16,7 @@ ModelSize = Literal["tiny", "small", "base", "speedrun"]
 """Sizes of peasy's own models; speedrun is a small gpt with layers that only ONNX can export."""
 
 
-@dataclass(frozen=True)
-class Preset:
+class Preset(Record):
     """A named model config; `parameters` is the published parameter count (None = not published)."""
 
     name: str

@@ -2,7 +2,6 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, Protocol, Self
 
 import torch
@@ -14,6 +13,7 @@ from peasy.models.config import ModelConfig
 from peasy.models.describe import Box, describe
 from peasy.nn.intervention import InterventionLike
 from peasy.nn.tap import Tap
+from peasy.parameters import Record
 
 Taps = Sequence[Tap | None] | None
 Interventions = Sequence[InterventionLike | None] | None
@@ -35,8 +35,7 @@ class DecodeState(Protocol):
 State = TypeVar("State", bound=DecodeState, default=Any)
 
 
-@dataclass(frozen=True, eq=False)
-class ModelInputs(Generic[State]):
+class ModelInputs(Record, Generic[State], eq=False):
     """Optional inputs of one forward pass, beside the token ids."""
 
     padding_mask: Tensor | None = None

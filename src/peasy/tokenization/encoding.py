@@ -3,7 +3,8 @@
 import io
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from peasy.parameters import Record
 
 WORD_PATTERN = r"\w+(?:['’]\w+)*|[^\w\s]"
 """A word: letters and digits, possibly with an apostrophe inside; or one other character."""
@@ -11,8 +12,7 @@ WORD_PATTERN = r"\w+(?:['’]\w+)*|[^\w\s]"
 _WORD_REGEX = re.compile(WORD_PATTERN)
 
 
-@dataclass(frozen=True)
-class Encoding:
+class Encoding(Record):
     """A tokenized text. `offsets` count characters; `word_ids` gives the word id of each token, or None.
 
     Tokens of only spaces and special tokens (`<eos>`) belong to no word.

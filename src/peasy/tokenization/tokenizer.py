@@ -6,13 +6,13 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby, islice
 from pathlib import Path
 
 from peasy.config import parse_json
 from peasy.errors import InvalidInput, NotFound, PeasyError
+from peasy.parameters import Record
 from peasy.tokenization.character_map import find_character_map
 from peasy.tokenization.encoding import Encoding, printable, token_to_bytes, token_word_ids
 from peasy.tokenization.isolated_encoder import IsolatedEncoder, TokenSpans
@@ -58,8 +58,7 @@ _SPECIAL_TOKEN_ROLES = {
 """For each role: the config keys that name its token, and the usual names if there is no config."""
 
 
-@dataclass(frozen=True)
-class SpecialTokenIds:
+class SpecialTokenIds(Record):
     """Ids of the special tokens; None where the tokenizer has none."""
 
     bos: int | None = None

@@ -32,7 +32,10 @@ def _make_parts(kind: str) -> "tuple[tokenizers.Tokenizer, Callable[..., trainer
     """Return an untrained tokenizer of this kind, and what makes its trainer."""
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
+    model: models.Model
     split: pre_tokenizers.PreTokenizer
+    decoder: decoders.Decoder
+    make_trainer: Callable[..., trainers.Trainer]
     match kind:
         case "characters":
             model, make_trainer = models.WordLevel(unk_token=_UNK), trainers.WordLevelTrainer

@@ -1,7 +1,7 @@
 """Attention snapshots: attention weights of one fixed sentence, recorded at checkpoints of a run."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,12 @@ from torch import Tensor
 from peasy.atomic import disk_errors, write_atomic
 from peasy.models.protocol import Model
 from peasy.nn.tap import Activation, Tap
+from peasy.parameters import Record
 
 SNAPSHOT_FOLDER, METADATA_KEY = "attention", "about"
 
 
-@dataclass(frozen=True)
-class TrackedSentence:
+class TrackedSentence(Record):
     """Tracked sentence: token ids and readable tokens; for a translator also those of its source."""
 
     ids: tuple[int, ...]
@@ -27,8 +27,7 @@ class TrackedSentence:
     source_pieces: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class AttentionSnapshot:
+class AttentionSnapshot(Record):
     """Attention weights `[head, query, key]` by module path ("decoder.0.attention"), after `step` training steps."""
 
     step: int

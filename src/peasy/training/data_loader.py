@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -21,6 +20,7 @@ from peasy.datasets.batches import (
 from peasy.datasets.shards import TokenColumn, TokenShards
 from peasy.errors import InvalidInput
 from peasy.models.config import SpecialTokensConfig
+from peasy.parameters import Record
 from peasy.tokenization import Tokenizer
 from peasy.training.objective import IGNORE_INDEX, Batch, Contrastive, NextToken, Objective, Seq2Seq
 
@@ -52,8 +52,7 @@ class WindowDataLoader:
         return num_windows(self.train, seq_len)
 
 
-@dataclass(frozen=True)
-class SpecialTokens:
+class SpecialTokens(Record):
     """Special tokens that a tokenizer adds around a text (bos, eos), so that training matches inference."""
 
     bos: int | None = None

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.distributed import TCPStore
 
 from peasy.errors import InvalidInput, PeasyError
+from peasy.parameters import Record
 
 _TIMEOUT_VARIABLE = "PEASY_TIMEOUT"
 """Environment variable: seconds to wait for a process that does not answer; 100 by default."""
@@ -209,8 +210,7 @@ def is_distributed(environment: Mapping[str, str] = os.environ) -> bool:
     return "RANK" in environment and int(environment.get("WORLD_SIZE", "1")) > 1
 
 
-@dataclass(frozen=True)
-class RankInfo:
+class RankInfo(Record):
     """Rank, world size and rendezvous address of one process.
 
     `single_host`: all processes run on this machine; `agent_store`: torchrun provides the store.

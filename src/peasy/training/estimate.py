@@ -1,13 +1,12 @@
 """Memory and throughput estimates of training, from model sizes and hardware numbers alone."""
 
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 from annotated_types import Ge, Gt, Le
 
 from peasy.models.protocol import Model
 from peasy.nn.block import Block
-from peasy.parameters import BoundedSettings
+from peasy.parameters import BoundedSettings, Record
 from peasy.training.optimizer import MuonConfig, OptimizerConfig, linear_weights
 
 _FLOAT32_BYTES = 4
@@ -18,8 +17,7 @@ _ACTIVATION_BYTES = 34
 """Activation bytes per token, layer and unit of width: 16-bit numbers, fused attention."""
 
 
-@dataclass(frozen=True)
-class ModelSizes:
+class ModelSizes(Record):
     """Sizes of a model that determine its cost. `kv_per_token` counts the KV-cache numbers of one token.
 
     `lookup_parameters` are n-gram embedding tables: looked up, never multiplied.
@@ -86,8 +84,7 @@ class Hardware(BoundedSettings):
     mfu: Annotated[float, Gt(0), Le(1)] = 0.4
 
 
-@dataclass(frozen=True)
-class TrainingEstimate:
+class TrainingEstimate(Record):
     """Cost of a model on a machine with `batch_size` sequences of `seq_len` tokens per accelerator and step."""
 
     sizes: ModelSizes

@@ -3,12 +3,13 @@
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from peasy.models.protocol import Model
+from peasy.parameters import Record
 from peasy.tokenization import Tokenizer
 from peasy.training import learner as learning
 from peasy.training.attention_snapshots import TrackedSentence, trim_snapshots, write_snapshot
@@ -38,8 +39,7 @@ _MAX_SAVE_INTERVAL = 600.0
 """Save at least this often, however long the run is."""
 
 
-@dataclass(frozen=True)
-class TrainSpec:
+class TrainSpec(Record):
     """Inputs of the training loop: run folder, recipe, model, objective, data loader, sampling function.
 
     `target_tokenizer` is the tokenizer of a translator's targets, if it differs.

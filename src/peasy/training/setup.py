@@ -3,7 +3,7 @@
 import hashlib
 import platform
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -22,6 +22,7 @@ from peasy.models.build import build
 from peasy.models.config import ModelConfig, SpecialTokensConfig, Word2VecConfig, read_config
 from peasy.models.preset import preset
 from peasy.models.protocol import Model
+from peasy.parameters import Record
 from peasy.tokenization import Tokenizer
 from peasy.tokenization.chat_template import DEFAULT_CHAT_TEMPLATE
 from peasy.training import objective as objectives
@@ -35,8 +36,7 @@ _TOKENIZER_CHARACTERS = 20_000_000
 """Characters used to train a tokenizer; more would change nothing."""
 
 
-@dataclass(frozen=True)
-class RunSetup:
+class RunSetup(Record):
     """Resolved configuration of a run before its first step: recipe, model config, tokenizer.
 
     `target_tokenizer` is the tokenizer of a translator's targets, if it differs.

@@ -25,6 +25,7 @@ from peasy.checkpoint.tensors import TensorFile, check_finite
 from peasy.errors import ResourceUnavailable
 from peasy.models.baselines import NGramModel
 from peasy.models.protocol import Model
+from peasy.parameters import Record
 from peasy.tokenization import Tokenizer
 from peasy.training.event import Saved
 from peasy.training.learner import Learner, check_weights_finite
@@ -34,8 +35,7 @@ CHECKPOINTS_FOLDER = "checkpoints"
 _STATE_FILE, _PROGRESS_FILE = "state.safetensors", "state.json"
 
 
-@dataclass(frozen=True)
-class Progress:
+class Progress(Record):
     """Progress of a run: steps, samples (of `seq_len` tokens), tokens, seconds.
 
     For early stopping, also the validation with the lowest loss, and `num_worse`, the number of those after it.

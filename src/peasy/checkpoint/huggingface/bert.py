@@ -1,7 +1,7 @@
 """Encoders of the BERT kind: names, config table and weight map; what differs between the families are options."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ from peasy.checkpoint.huggingface.family import ModelFamily, architectures
 from peasy.checkpoint.huggingface.weight_map import WeightMap, WeightRule, block_names, module_rules, shared_layers
 from peasy.models.config import EncoderConfig
 from peasy.nn.config import ActivationName
+from peasy.parameters import Record
 
 _IGNORED = """
     directionality pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head pooler_type
@@ -66,8 +67,7 @@ def head_names(prefix: str, transform: str = "dense", norm: str = "LayerNorm") -
     return HeadNames(prefix + transform, prefix + norm, f"{prefix}decoder", f"{prefix}bias")
 
 
-@dataclass(frozen=True)
-class BertNames:
+class BertNames(Record):
     """Names of the weights of a family, and which parts it has.
 
     `classifier_names`: those of the classification head of texts; one for single tokens is `classifier`.

@@ -1,19 +1,19 @@
 """Classification heads in config.json: labels, single or several per text, for texts or for tokens."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from peasy.checkpoint.huggingface.config_fields import ConfigFields, WeightNames
 from peasy.checkpoint.huggingface.config_table import Settings, drop
 from peasy.checkpoint.huggingface.weight_map import WeightRule, module_rules
 from peasy.models.config import DecoderConfig
+from peasy.parameters import Record
 
 _LEVELS = {"ForSequenceClassification": "text", "ForTokenClassification": "token"}
 _MAX_LABELS = 100_000
 
 
-@dataclass(frozen=True)
-class ClassifierFields:
+class ClassifierFields(Record):
     """Classification head named in `architectures`; `text` and `token`: settings of the family's heads for either."""
 
     text: Mapping[str, object]

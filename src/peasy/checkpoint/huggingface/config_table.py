@@ -1,7 +1,6 @@
 """Config table: fields of a family's config.json and peasy's settings of the same meaning; read and written by it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from peasy.checkpoint.huggingface.config_fields import (
@@ -14,6 +13,7 @@ from peasy.checkpoint.huggingface.config_fields import (
 from peasy.config import to_plain
 from peasy.models.config import ModelConfig
 from peasy.nn.config import ActivationName
+from peasy.parameters import Record
 
 Settings = dict[str, Any]
 """Settings of a model by dotted path, such as stack.attention.num_heads."""
@@ -38,8 +38,7 @@ def _unchanged(value: object) -> object:
     return value
 
 
-@dataclass(frozen=True)
-class Field:
+class Field(Record):
     """One field and one setting of the same value.
 
     `names`: of several, separated by spaces, the first is read and all are written. `settings`: likewise, all are set
@@ -71,8 +70,7 @@ class Field:
         return dict.fromkeys(self.names.split(), self.null if value is None else self.encode(value))
 
 
-@dataclass(frozen=True)
-class Fixed:
+class Fixed(Record):
     """A field that must have one of these values or be missing, else it is refused with this reason."""
 
     name: str
@@ -88,16 +86,14 @@ class Fixed:
         return {}
 
 
-@dataclass(frozen=True)
-class Custom:
+class Custom(Record):
     """Fields that need functions of their own."""
 
     read: Callable[[ConfigFields, WeightNames, Settings], None]
     write: Callable[[Settings], dict[str, object]]
 
 
-@dataclass(frozen=True)
-class TiedHead:
+class TiedHead(Record):
     """tie_word_embeddings; a head that is stored with other values than the embedding is untied in any case."""
 
     embedding: str
@@ -114,8 +110,7 @@ class TiedHead:
         return {"tie_word_embeddings": settings.get("lm_head.tied", True)}
 
 
-@dataclass(frozen=True)
-class TokenIdFields:
+class TokenIdFields(Record):
     """Special token ids; `start` is the fallback field of decoder_start_token_id."""
 
     start: str = "decoder_start_token_id"

@@ -1,13 +1,14 @@
 """Model family: names of its architectures, config table and weight map."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from peasy.checkpoint.huggingface.config_fields import ConfigFields, WeightNames
 from peasy.checkpoint.huggingface.config_table import ConfigPart, TokenIdFields, nest, settings_of
 from peasy.checkpoint.huggingface.weight_map import WeightMap
 from peasy.models.config import ModelConfig, read_config
+from peasy.parameters import Record
 
 
 def architectures(language_model: str, prefix: str) -> tuple[str, ...]:
@@ -16,8 +17,7 @@ def architectures(language_model: str, prefix: str) -> tuple[str, ...]:
     return (language_model, *(f"{prefix}{head}" for head in heads))
 
 
-@dataclass(frozen=True)
-class ModelFamily:
+class ModelFamily(Record):
     """One model family as data.
 
     `architectures` are its class names in transformers, the one with a language-model head first. `settings`: those

@@ -1,7 +1,6 @@
 """Hugging Face folder: reads and checks its config and weights under peasy's names; writes the same in reverse."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, reduce
 from pathlib import Path
 
@@ -29,12 +28,12 @@ from peasy.errors import InvalidInput
 from peasy.models.build import build
 from peasy.models.config import EncoderConfig, ModelConfig, SpecialTokensConfig
 from peasy.models.protocol import Model
+from peasy.parameters import Record
 
 _GENERATION_IDS = ("eos_token_id", "decoder_start_token_id", "forced_bos_token_id")
 
 
-@dataclass(frozen=True, eq=False)
-class HFCheckpoint:
+class HFCheckpoint(Record, eq=False):
     """A Hugging Face checkpoint with checked names and shapes; weights are read only when `tensors` is accessed.
 
     `weights` have the names of the weight map; `unused` are stored weights that peasy has no use for,

@@ -1,11 +1,11 @@
 """RoPE settings in config.json: base, scaling, partial rotation, and another base in layers with a sliding window."""
 
 import math
-from dataclasses import dataclass
 
 from peasy.checkpoint.huggingface.config_fields import REQUIRED, ConfigFields, PlannedWeights, WeightNames
 from peasy.checkpoint.huggingface.config_table import Custom, Field, Settings
 from peasy.errors import InvalidInput
+from peasy.parameters import Record
 
 FULL, LOCAL = "full_attention", "sliding_attention"
 """Names of the two kinds of layers in layer_types and rope_parameters."""
@@ -40,8 +40,7 @@ _SCALINGS = {
 """Fields of each rope_type."""
 
 
-@dataclass(frozen=True)
-class Rope:
+class Rope(Record):
     """RoPE of a family: all in rope_parameters in newer files, rope_theta and rope_scaling in older ones.
 
     `partial`: it may rotate only a share of each head. `local_base`: it has another base in its local layers.

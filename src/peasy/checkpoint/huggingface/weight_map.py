@@ -7,17 +7,17 @@ before a tensor is read.
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 
 import torch
 from torch import Tensor
 
 from peasy.errors import InvalidInput
+from peasy.parameters import Record
 
 
-@dataclass(frozen=True)
-class WeightTransform:
+class WeightTransform(Record):
     """Transform of a rule's tensors from external to peasy's, and its exact inverse; by default the identity."""
 
     forward: Callable[[Sequence[Tensor]], list[Tensor]] = field(default=list, repr=False)
@@ -89,8 +89,7 @@ def shared_layers(num_layers: int) -> WeightTransform:
     return WeightTransform(lambda external: [external[0]] * num_layers, merge)
 
 
-@dataclass(frozen=True)
-class WeightRule:
+class WeightRule(Record):
     """External name or names, peasy's name or names, and the transform between them."""
 
     external: str | tuple[str, ...]
@@ -139,8 +138,7 @@ def block_names(names: str, own: Sequence[str] = _BLOCK) -> dict[str, str]:
     return {external: name for external, name in zip(names.split(), own, strict=True) if external != "-"}
 
 
-@dataclass(frozen=True)
-class TensorPair:
+class TensorPair(Record):
     """A rule with its layer numbers filled in."""
 
     external: tuple[str, ...]
@@ -148,8 +146,7 @@ class TensorPair:
     transform: WeightTransform
 
 
-@dataclass(frozen=True)
-class WeightMap:
+class WeightMap(Record):
     """All rules of a family, and what else its files may contain.
 
     `tied_copies`: a second name under which some files store a tied weight, and the name it must equal.

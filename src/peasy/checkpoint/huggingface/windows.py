@@ -1,18 +1,17 @@
 """Sliding windows in config.json: which layers attend to a window, by a list, a pattern or a first layer."""
 
-from dataclasses import dataclass
 from typing import Literal
 
 from peasy.checkpoint.huggingface.config_fields import ConfigFields, WeightNames
 from peasy.checkpoint.huggingface.config_table import Settings
 from peasy.checkpoint.huggingface.rope import FULL, LOCAL
 from peasy.errors import InvalidInput
+from peasy.parameters import Record
 
 WINDOW, WINDOWED_LAYERS = "stack.attention.window", "stack.attention.windowed_layers"
 
 
-@dataclass(frozen=True)
-class Windows:
+class Windows(Record):
     """Sliding windows of a family.
 
     "none": it has none. "all": one window for all layers. "switch": use_sliding_window turns it on, in layer_types or

@@ -4,19 +4,19 @@ May import: config, errors. Imported by: commands.
 In: the name of a built-in model. Out: its recipe.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from pathlib import Path
 
 from peasy import config
 from peasy.config import JsonDict
 from peasy.errors import NotFound, did_you_mean
+from peasy.parameters import Record
 
 CARD_FILE = "card.json"
 
 
-@dataclass(frozen=True)
-class BuiltinModelRecipe:
+class BuiltinModelRecipe(Record):
     """Training recipe of a built-in model: by steps, not by time, so that training is reproducible."""
 
     kind: str

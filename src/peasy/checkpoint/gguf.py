@@ -10,19 +10,13 @@ import torch
 from torch import Tensor
 
 from peasy.atomic import atomic_dir
-from peasy.checkpoint.gguf_architecture import (
-    GGUFArchitecture,
-    find_architecture,
-    rope_factors,
-    weight_map,
-    write_metadata,
-)
+from peasy.checkpoint.gguf_architecture import find_architecture, rope_factors, weight_map, write_metadata
 from peasy.checkpoint.gguf_tokenizer import write_tokenizer_section
 from peasy.checkpoint.huggingface.weight_map import export_weights, pair_weights
 from peasy.checkpoint.store import TOKENIZER_FILE, TokenizerSource, write_tokenizer
 from peasy.errors import InvalidInput, MissingExtra
 from peasy.extras import install_line
-from peasy.models.config import DecoderConfig, ModelConfig
+from peasy.models.config import ModelConfig
 
 if TYPE_CHECKING:
     from gguf import GGUFWriter
@@ -56,36 +50,26 @@ def write_gguf(
     gguf_tensors = export_weights(pairs, tensors) | rope_factors(decoder_config)
     if architecture.needs_head and decoder_config.lm_head.tied:
         gguf_tensors["output.weight"] = gguf_tensors["token_embd.weight"]
-    with atomic_dir(folder) as temporary:
-        write_tokenizer(temporary / TOKENIZER_FILE, tokenizer)
-        _write(temporary, architecture, decoder_config, gguf_tensors, tensor_type)
-    return Path(folder)
-
-
-def _write(
-    folder: Path,
-    architecture: GGUFArchitecture,
-    config: DecoderConfig,
-    tensors: Mapping[str, Tensor],
-    tensor_type: GGUFType,
-) -> None:
+    kinds = {name: _tensor_type(name, tensor, tensor_type) for name, tensor in gguf_tensors.items()}
     import gguf
 
-    writer = gguf.GGUFWriter(folder / _GGUF_FILE, architecture.name)
     types = {"f32": gguf.LlamaFileType.ALL_F32, "f16": gguf.LlamaFileType.MOSTLY_F16}
-    writer.add_file_type(types.get(tensor_type, gguf.LlamaFileType.MOSTLY_Q8_0))
-    writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
-    write_metadata(writer, architecture, config)
-    write_tokenizer_section(writer, folder, config)
-    kinds = {name: _tensor_type(name, tensor, tensor_type) for name, tensor in tensors.items()}
-    for name, tensor in tensors.items():
-        _add_tensor_info(writer, name, tuple(tensor.shape), kinds[name])
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_ti_data_to_file()
-    for name, tensor in tensors.items():  # one at a time, so that at most one converted copy is in memory
-        writer.write_tensor_data(_convert(name, tensor, kinds[name]))
-    writer.close()
+    with atomic_dir(folder) as temporary:
+        write_tokenizer(temporary / TOKENIZER_FILE, tokenizer)
+        writer = gguf.GGUFWriter(temporary / _GGUF_FILE, architecture.name)
+        writer.add_file_type(types.get(tensor_type, gguf.LlamaFileType.MOSTLY_Q8_0))
+        writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
+        write_metadata(writer, architecture, decoder_config)
+        write_tokenizer_section(writer, temporary, decoder_config)
+        for name, tensor in gguf_tensors.items():
+            _add_tensor_info(writer, name, tuple(tensor.shape), kinds[name])
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_ti_data_to_file()
+        for name, tensor in gguf_tensors.items():  # one at a time: at most one converted copy is in memory
+            writer.write_tensor_data(_convert(name, tensor, kinds[name]))
+        writer.close()
+    return Path(folder)
 
 
 def _tensor_type(name: str, tensor: Tensor, requested: GGUFType) -> GGUFType:

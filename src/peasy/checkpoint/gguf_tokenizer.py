@@ -46,7 +46,9 @@ def _write_tokenizer_metadata(
     writer.add_token_list(tokens)
     if kind == "llama":
         writer.add_token_scores(_scores(data, tokens))
-        writer.add_add_space_prefix(_adds_space_prefix(data))
+        schemes = [step.get("prepend_scheme", "always") for step in _components(data, "pre_tokenizer", "Metaspace")]
+        is_prepended = bool(_components(data, "normalizer", "Prepend"))
+        writer.add_add_space_prefix(is_prepended or any(scheme != "never" for scheme in schemes))
     writer.add_token_types(types)
     if kind == "gpt2":
         merges = data["model"]["merges"]
@@ -107,9 +109,8 @@ def _tokens_and_types(data: JsonDict, vocab_size: int) -> tuple[list[str], list[
     added = {token["id"]: token for token in data.get("added_tokens", [])}
     names |= {id: token["content"] for id, token in added.items()}
     if max(names) >= vocab_size:
-        raise InvalidInput(
-            f"The tokenizer has ids up to {max(names)}, but the model's vocabulary size is {vocab_size}."
-        )
+        sizes = f"ids up to {max(names)}, but the model's vocabulary size is {vocab_size}"
+        raise InvalidInput(f"The tokenizer has {sizes}.")
     unknown = data["model"].get("unk_token")
 
     def token_type(id: int) -> int:
@@ -128,12 +129,6 @@ def _scores(data: JsonDict, tokens: list[str]) -> list[float]:
     for rank, merge in enumerate(data["model"]["merges"]):
         ranks.setdefault("".join(merge.split(" ", 1) if isinstance(merge, str) else merge), rank)
     return [-float(ranks.get(token, 0)) for token in tokens]
-
-
-def _adds_space_prefix(data: JsonDict) -> bool:
-    """Return whether a space is added before the first word."""
-    schemes = [step.get("prepend_scheme", "always") for step in _components(data, "pre_tokenizer", "Metaspace")]
-    return bool(_components(data, "normalizer", "Prepend")) or any(scheme != "never" for scheme in schemes)
 
 
 def _write_special_tokens(

@@ -64,6 +64,10 @@ class ModelBundle:
         """Number of tokens to which texts are truncated before they are embedded; None: unlimited."""
         return getattr(self.model.config, "max_length", None) or self.max_seq_len
 
+    def max_translation_tokens(self, source_length: int) -> int:
+        """Return the most tokens of a translation: three times those of its source plus 16, within the context."""
+        return max(min(3 * source_length + 16, (self.max_seq_len or 10**9) - 1), 1)
+
     def require_tokenizer(self) -> Tokenizer:
         """Return the tokenizer, or raise if the model has none."""
         if self.tokenizer is None:

@@ -41,21 +41,16 @@ class _DecoderGraph(nn.Module):
 
 
 class _EncoderGraph(_DecoderGraph):
-    outputs: tuple[str, ...] = ("last_hidden_state", "sentence_embedding")
+    def __init__(self, model: Model) -> None:
+        super().__init__(model)
+        self.has_logits = getattr(model, "lm_head", None) is not None
+        self.outputs = ("last_hidden_state", "sentence_embedding", *(["logits"] if self.has_logits else []))
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Any:
-        """Return the hidden states and the pooled embedding."""
+        """Return the hidden states, the pooled embedding and, if there is a head, the masked-LM logits."""
         hidden = self.model.hidden(input_ids, padding_mask=attention_mask)
-        return hidden, self.model.pool(hidden, attention_mask.bool())
-
-
-class _MaskedLMGraph(_EncoderGraph):
-    outputs = ("last_hidden_state", "sentence_embedding", "logits")
-
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Any:
-        """Return the hidden states, the pooled embedding and the masked-LM logits."""
-        hidden, pooled = super().forward(input_ids, attention_mask)
-        return hidden, pooled, self.model.logits(hidden)
+        pooled = self.model.pool(hidden, attention_mask.bool())
+        return (hidden, pooled, self.model.logits(hidden)) if self.has_logits else (hidden, pooled)
 
 
 class _EncoderDecoderGraph(_DecoderGraph):
@@ -84,14 +79,9 @@ def write_onnx(folder: str | Path, model: Model, tokenizer: TokenizerSource = No
     with atomic_dir(folder) as temporary:
         with _silence_exporter():
             program = torch.onnx.export(
-                graph,
-                _example_inputs(graph),
-                dynamo=True,
-                verbose=False,
-                input_names=list(graph.inputs),
-                output_names=list(graph.outputs),
-                dynamic_shapes=_dynamic_shapes(graph),
-            )
+                graph, _example_inputs(graph), dynamo=True, verbose=False, input_names=list(graph.inputs),
+                output_names=list(graph.outputs), dynamic_shapes=_dynamic_shapes(graph),
+            )  # fmt: skip
         assert program is not None
         program.save(temporary / _ONNX_FILE, external_data=model.weight_bytes() > _MAX_INLINE_BYTES)
         write_tokenizer(temporary / TOKENIZER_FILE, tokenizer)
@@ -109,8 +99,6 @@ def _wrap_model(model: Model) -> _DecoderGraph:
     if getattr(model, "classifier", None) is not None:
         hint = "Export it to Hugging Face and convert it there: optimum-cli export onnx --model FOLDER OUT"
         raise InvalidInput("ONNX export does not support classification heads.", hint=hint)
-    if isinstance(model, Encoder) and model.lm_head is not None:
-        wrapper = _MaskedLMGraph
     if any(weight.dtype != torch.float32 for weight in model.parameters()):
         model = copy.deepcopy(model).float()
     return wrapper(model).eval()

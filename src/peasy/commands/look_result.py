@@ -79,7 +79,10 @@ class HeadMatrices(CheckedMethods, Record, eq=False):
         if not isinstance(at, tuple) or len(at) != 2 or not all(isinstance(index, Integral) for index in at):
             raise InvalidInput("Index weights by layer and head.", hint="For example x.weights[2, 3].")
         captures = self._captures()
-        layer, head = self._from_the_end(*at)
+        known = [(info.path, info.num_heads) for info in self.record.attentions if info.path.part == self.part]
+        sizes = [(path.layer + 1, heads) for path, heads in known if path.stack == self.stack]
+        counts = map(max, zip((0, 0), *sizes, strict=True))
+        layer, head = (index + count * (index < 0) for index, count in zip(at, counts, strict=True))  # -1 is the last
         if layer not in captures:
             raise NotFound(f"Layer {layer} was not captured.", hint=f"Captured layers: {_join(captures)}.")
         capture = captures[layer]
@@ -98,13 +101,6 @@ class HeadMatrices(CheckedMethods, Record, eq=False):
             return records.LabelledMatrix(merged, words_in_rows(queries, capture.rows), keys.words, name=name)
         tokens_of_axes = (queries, keys, capture.rows, self.step == "weights")
         return records.LabelledMatrix(array, rows, keys.pieces, "query", "key", name, *tokens_of_axes)
-
-    def _from_the_end(self, layer: int, head: int) -> tuple[int, int]:
-        """Return layer and head counted from 0; negative numbers count from the last."""
-        paths = [(info.path, info.num_heads) for info in self.record.attentions if info.path.part == self.part]
-        same = [(path.layer, heads) for path, heads in paths if path.stack == self.stack]
-        num_layers, num_heads = max((at[0] + 1 for at in same), default=0), max((at[1] for at in same), default=0)
-        return layer + num_layers * (layer < 0), head + num_heads * (head < 0)
 
     def numpy(self) -> records.Array:
         """Return all matrices as one array `[layer, head, row, column]`."""

@@ -43,14 +43,6 @@ def label_prompt(loaded: LoadedModel, text: str, *, add_special_tokens: bool = T
     return label_ids(ids, tokenizer.pieces(ids), text)
 
 
-def _as_ids(ids: Sequence[int]) -> list[int]:
-    """Return token ids as whole numbers; raise if they are not a list of them."""
-    numbers = list(ids) if isinstance(ids, Iterable) and not isinstance(ids, bytes | dict) else [None]
-    if not all(isinstance(id, Integral) for id in numbers):
-        raise InvalidInput(f"A {type(ids).__name__} is no text.", hint="Give a text, or a list of token ids.")
-    return [int(id) for id in numbers if id is not None]
-
-
 def make_input(
     loaded: LoadedModel, text: str | Sequence[int], target: _TargetText = None, *, add_special_tokens: bool = True
 ) -> LabelledInput:
@@ -60,7 +52,10 @@ def make_input(
             raise InvalidInput("The text is empty.", hint="Give at least one word.")
         tokens = label_prompt(loaded, text, add_special_tokens=add_special_tokens)
     else:
-        ids = _as_ids(text)
+        given = list(text) if isinstance(text, Iterable) and not isinstance(text, bytes | dict) else [None]
+        if not all(isinstance(id, Integral) for id in given):
+            raise InvalidInput(f"A {type(text).__name__} is no text.", hint="Give a text, or a list of token ids.")
+        ids = [int(id) for id in given if id is not None]
         tokens = label_ids(ids, None if loaded.tokenizer is None else loaded.tokenizer.pieces(ids))
     if not loaded.model.is_encoder_decoder:
         labelled = LabelledInput(ModelInput(tokens.ids, None if target is None else ()), tokens)
@@ -77,7 +72,10 @@ def _with_target(loaded: LoadedModel, tokens: Tokens, target: _TargetText) -> La
     if isinstance(target, str):
         output_ids = [*tokenizer.encode(target, add_special_tokens=False).ids, *special.eos[:1]]
     else:
-        output_ids = _decode_greedily(loaded, tokens.ids) if target is None else list(target)
+        if target is None:
+            sampling = SamplingParams(max_tokens=loaded.max_translation_tokens(len(tokens)))
+            target = generate(loaded.model, source=[list(tokens.ids)], sampling=sampling)[0]
+        output_ids = list(target)
     content = [id for id in output_ids if id not in special.eos]
     text = target if isinstance(target, str) else tokenizer.decode(content)
     encoding = tokenizer.encode(text, add_special_tokens=False)
@@ -89,13 +87,6 @@ def _with_target(loaded: LoadedModel, tokens: Tokens, target: _TargetText) -> La
         inputs = label_ids(ids, [tokenizer.piece(id) for id in ids], text)
         outputs = label_ids(output_ids, [tokenizer.piece(id) for id in output_ids], text)
     return LabelledInput(ModelInput(tokens.ids, inputs.ids), tokens, inputs, outputs)
-
-
-def _decode_greedily(loaded: LoadedModel, source: Sequence[int]) -> list[int]:
-    context = loaded.max_seq_len
-    max_tokens = 3 * len(source) + 16
-    max_tokens = max_tokens if context is None else min(max_tokens, context - 1)
-    return generate(loaded.model, source=[list(source)], sampling=SamplingParams(max_tokens=max_tokens))[0]
 
 
 def word_token_id(loaded: LoadedModel, word: str) -> int:

@@ -174,7 +174,8 @@ def prove(
     """
     if isinstance(target, str | Path) and (request := _code_request(str(target), call, seed, expected)) is not None:
         return _diagnose_code(request, timeout, announce, progress)
-    if _is_user_code(target):
+    is_model = isinstance(target, str | Path | LoadedModel) or hasattr(target, "save_pretrained")
+    if callable(target) and not is_model and not hasattr(target, "trained_by"):
         from peasy.verification.implementation.examine import examine
 
         array = None if expected is None else str(expected)
@@ -190,13 +191,6 @@ def prove(
     from peasy.verification.equality import prove_model
 
     return ProveResult(prove_model(loaded.model, sequences, name=loaded.name, notes=notes, progress=progress))
-
-
-def _is_user_code(target: object) -> bool:
-    """Return whether this is the user's own function or module, not a model of peasy or transformers."""
-    if isinstance(target, str | Path | LoadedModel) or hasattr(target, "save_pretrained") or not callable(target):
-        return False
-    return not hasattr(target, "trained_by")
 
 
 def _code_request(

@@ -85,15 +85,8 @@ def retrain(
     sentence = model_recipe.tracked_sentence
     settings = model_recipe.settings | ({"tracked_sentence": sentence} if sentence else {})
     folder, steps = None, steps or model_recipe.steps
-    for event in train_events(
-        model_recipe.kind,
-        model_recipe.data,
-        steps=steps,
-        seed=model_recipe.seed,
-        run=run,
-        settings=settings,
-        device="cpu",
-    ):
+    kind, data, seed = model_recipe.kind, model_recipe.data, model_recipe.seed
+    for event in train_events(kind, data, steps=steps, seed=seed, run=run, settings=settings, device="cpu"):
         if isinstance(event, Started):
             folder = event.run
         if on_event is not None:
@@ -127,12 +120,12 @@ def _make_card(loaded: LoadedModel, model_recipe: BuiltinModelRecipe) -> JsonDic
     corpus = open_corpus(model_recipe.data)
     figures = evaluate(loaded, corpus).measures
     alignment_head = find_alignment_head(loaded, corpus)
+    data = {name: getattr(corpus, name) for name in ("name", "description", "licence")}
     return {
         "description": model_recipe.description,
         "limitations": model_recipe.limitations,
         "command": model_recipe.command(),
-        "data": {name: getattr(corpus, name) for name in ("name", "description", "licence")}
-        | {"sha256": corpus.card.hash},
+        "data": data | {"sha256": corpus.card.hash},
         "parameters": loaded.model.count_parameters(),
         "metrics": {key: round(value, 6) for key, value in figures.items() if math.isfinite(value)},
         **({} if alignment_head is None else {CARD_KEY: list(alignment_head)}),

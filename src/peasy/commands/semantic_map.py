@@ -167,7 +167,15 @@ def map_words(
     """
     from peasy.models.build import build
 
-    known, unknown = _split_known_words(model, list(dict.fromkeys(words)) or _first_words(model))
+    tokenizer = model.require_tokenizer()
+    known, unknown = list[tuple[str, tuple[int, ...]]](), list[str]()  # a word is encoded as after a space
+    for word in dict.fromkeys(words) or _first_words(model):
+        encoded = tokenizer.encode(f" {word.strip()}", add_special_tokens=False).ids if word.strip() else ()
+        ids = tuple(id for id in encoded if tokenizer.piece(id).strip("· "))  # without the space before the word
+        if ids and tokenizer.special_tokens.unk not in ids:
+            known.append((word, ids))
+        else:
+            unknown.append(word)
     if len(known) < 2 or len(known) > MAX_POINTS:
         message = f"A map needs 2 to {MAX_POINTS} words, and {len(known)} of these are in the vocabulary."
         raise InvalidInput(message, hint="Give more words that the model knows.")
@@ -194,22 +202,6 @@ def _project_points(
         MapPoint(name, float(x), float(y), f"cluster {cluster + 1}", kind, document, tuple(nearest))
         for name, (x, y), cluster, kind, document, nearest in rows
     ), explained_variance
-
-
-def _split_known_words(
-    loaded: LoadedModel, words: Sequence[str]
-) -> tuple[list[tuple[str, tuple[int, ...]]], list[str]]:
-    """Split words into known ones with their token ids (encoded after a space) and words with an unknown token."""
-    tokenizer = loaded.require_tokenizer()
-    known, unknown = list[tuple[str, tuple[int, ...]]](), list[str]()
-    for word in words:
-        encoded = tokenizer.encode(f" {word.strip()}", add_special_tokens=False).ids if word.strip() else ()
-        ids = tuple(id for id in encoded if tokenizer.piece(id).strip("· "))  # without the space before the word
-        if ids and tokenizer.special_tokens.unk not in ids:
-            known.append((word, ids))
-        else:
-            unknown.append(word)
-    return known, unknown
 
 
 def _first_words(loaded: LoadedModel, limit: int = 40) -> list[str]:

@@ -237,7 +237,6 @@ def _translate_each(
     if not loaded.model.is_encoder_decoder:
         message = f"{loaded.name} is a {loaded.kind}: it does not translate."
         raise InvalidInput(message, hint="Choose a translator. See all: peasy models")
-    context = loaded.max_seq_len or 10**9
     tokenizer, rows, requests = loaded.output_tokenizer(), list[int](), list[Request]()
     source_id, target_id = (None if name is None else _language_id(loaded, name) for name in languages)
     start = loaded.model.config.special_tokens.decoder_start
@@ -246,11 +245,13 @@ def _translate_each(
         try:
             if not text.strip():
                 raise InvalidInput("There is nothing to translate: the text is empty.", hint="Give at least one word.")
-            source = tuple(_encode_source(loaded, text, source_id))
+            source = tuple(loaded.encode_prompt(text, add_special_tokens=source_id is None))
+            if source_id is not None:  # instead, this language token before the text, and eos after it
+                source = (source_id, *source, *loaded.model.config.special_tokens.eos[:1])
         except InvalidInput as error:
             yield index, Translation(text, (), loaded, error)
             continue
-        limit = search.max_tokens if fixed_length else max(min(3 * len(source) + 16, context - 1), 1)
+        limit = search.max_tokens if fixed_length else loaded.max_translation_tokens(len(source))
         rows.append(index)
         requests.append(Request(prompt, source=source, beam_search=replace(search, max_tokens=limit)))
     limits = replace(UNLIMITED, max_num_seqs=BATCH_SIZE * search.num_beams)
@@ -271,11 +272,3 @@ def _language_id(loaded: LoadedModel, language: str) -> int:
             return id
     hint = "Multilingual models have them: eng_Latn in NLLB, en in M2M100, en_XX in mBART."
     raise InvalidInput(f'{loaded.name} has no token for the language "{language}".', hint=hint)
-
-
-def _encode_source(loaded: LoadedModel, text: str, language: int | None) -> list[int]:
-    """Encode a source: as the tokenizer does, or with another language token before it and eos after it."""
-    if language is None:
-        return loaded.encode_prompt(text)
-    ids = loaded.require_tokenizer().encode(text, add_special_tokens=False).ids
-    return [language, *ids, *loaded.model.config.special_tokens.eos[:1]]

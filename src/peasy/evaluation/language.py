@@ -246,11 +246,9 @@ def translation_scores(
 
 def translate_greedy(bundle: ModelBundle, sources: Sequence[str]) -> list[str]:
     """Greedy decoding until eos, at most three times the source length plus 16 tokens."""
-    context = bundle.max_seq_len
     rows = [bundle.truncate_ids(ids) for ids in bundle.require_tokenizer().encode_batch_ids(sources)]
-    max_tokens = 3 * max(map(len, rows)) + 16
-    max_tokens = max_tokens if context is None else min(max_tokens, context - 1)
-    outputs = generate(bundle.model, source=rows, sampling=SamplingParams(max_tokens=max_tokens))
+    sampling = SamplingParams(max_tokens=bundle.max_translation_tokens(max(map(len, rows))))
+    outputs = generate(bundle.model, source=rows, sampling=sampling)
     return [bundle.output_tokenizer().decode(ids) for ids in outputs]
 
 

@@ -46,8 +46,24 @@ class CausalTransformer(Model[KVCache]):
         """Run all new tokens in one packed batch; each attends to the KV cache (and encoder output) of its sequence."""
         if not sequences:
             return []
-        ids, ctx = _pack_sequences(self.decoder_embedding, sequences, states, tap, intervention)
-        hidden = self.decoder(self.decoder_embedding(ids, ctx), ctx)
+        if not all(sequences):
+            raise InvalidInput("A sequence has no new token.", hint="Leave out sequences without new tokens.")
+        embedding, tokens = self.decoder_embedding, [token for sequence in sequences for token in sequence]
+        check_token_range(tokens, embedding.token.num_embeddings)
+        ids = torch.tensor([tokens], device=embedding.token.weight.device)
+        for sequence, cache in zip(sequences, states, strict=True):  # all are checked before a state changes
+            embedding.check_length(cache.length + len(sequence))
+        contexts, none = [], [None] * len(sequences)
+        rows = zip(sequences, states, tap or none, intervention or none, strict=True)
+        for sequence, cache, seq_tap, seq_intervention in rows:
+            query, key, mask = extend_positions(cache, 1, len(sequence), None, ids.device)
+            one = ForwardContext(MaskSpec(query, key, True, mask), cache, seq_tap, seq_intervention)
+            if cache.encoder_output is not None:
+                _set_encoder_output(one, cache.encoder_output, cache.encoder_padding_mask)
+            contexts.append(one)
+        positions = torch.cat([one.mask_spec.query_positions for one in contexts], dim=1)
+        ctx = ForwardContext(MaskSpec(positions, positions, True), sequences=tuple(contexts))
+        hidden = self.decoder(embedding(ids, ctx), ctx)
         if all_positions:
             return list(self.logits(hidden)[0].split(ctx.seq_lens))
         if max(ctx.seq_lens) == 1:
@@ -171,33 +187,6 @@ def _set_encoder_output(ctx: ForwardContext, encoder_output: Tensor, padding_mas
     ctx.encoder_output = encoder_output
     positions = ctx.mask_spec.key_positions.new_zeros(1, encoder_output.shape[1])
     ctx.cross_mask_spec = MaskSpec(ctx.mask_spec.query_positions, positions, causal=False, padding_mask=padding_mask)
-
-
-def _pack_sequences(
-    embedding: Embedding,
-    sequences: Sequence[Sequence[int]],
-    states: Sequence[KVCache],
-    tap: Taps,
-    intervention: Interventions,
-) -> tuple[Tensor, ForwardContext]:
-    """Pack the new tokens of all sequences into `[1, total]`, with their context; check all before a state changes."""
-    if not all(sequences):
-        raise InvalidInput("A sequence has no new token.", hint="Leave out sequences without new tokens.")
-    tokens = [token for sequence in sequences for token in sequence]
-    check_token_range(tokens, embedding.token.num_embeddings)
-    ids = torch.tensor([tokens], device=embedding.token.weight.device)
-    contexts, none = [], [None] * len(sequences)
-    for sequence, cache in zip(sequences, states, strict=True):
-        embedding.check_length(cache.length + len(sequence))
-    rows = zip(sequences, states, tap or none, intervention or none, strict=True)
-    for sequence, cache, seq_tap, seq_intervention in rows:
-        query, key, mask = extend_positions(cache, 1, len(sequence), None, ids.device)
-        ctx = ForwardContext(MaskSpec(query, key, True, mask), cache, seq_tap, seq_intervention)
-        if cache.encoder_output is not None:
-            _set_encoder_output(ctx, cache.encoder_output, cache.encoder_padding_mask)
-        contexts.append(ctx)
-    positions = torch.cat([ctx.mask_spec.query_positions for ctx in contexts], dim=1)
-    return ids, ForwardContext(MaskSpec(positions, positions, True), sequences=tuple(contexts))
 
 
 def normalize_padding_mask(padding_mask: Tensor | None) -> Tensor | None:

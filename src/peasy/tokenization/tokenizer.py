@@ -91,7 +91,11 @@ class Tokenizer:
             self._isolated_encoder, without = None, {}
             self._character_map = find_character_map(self._data) if self._config.get(LONGEST_MATCH) else None
             if not form.is_own:  # built and run in its own process first; here it only decodes
-                self._isolated_encoder = IsolatedEncoder(self._data | self._rest_of_normalizer())
+                given = self._data
+                if self._character_map is not None:  # it is applied before the other steps of the normalizer
+                    steps = given["normalizer"]["normalizers"][1:]
+                    given = given | {"normalizer": given["normalizer"] | {"normalizers": steps}}
+                self._isolated_encoder = IsolatedEncoder(given)
                 without = dict.fromkeys(_ENCODING_SECTIONS)
                 self._isolated_encoder.build()
             self._backend = tokenizers.Tokenizer.from_str(json.dumps(self._data | without))
@@ -113,13 +117,6 @@ class Tokenizer:
         self.special_tokens = _find_special_tokens(self._config, self._token_to_id)
         self.vocab_size = _find_vocab_size(self._config, self.special_tokens, 1 + max(self._id_to_token))
         """Vocabulary size: the number of rows of the token embedding."""
-
-    def _rest_of_normalizer(self) -> JsonDict:
-        """Return the normalizer of the library: without the character map that is applied before it."""
-        if self._character_map is None:
-            return {}
-        normalizer = self._data["normalizer"]
-        return {"normalizer": normalizer | {"normalizers": normalizer["normalizers"][1:]}}
 
     @classmethod
     def from_json(

@@ -42,7 +42,6 @@ from peasy.experiments.why_root_dk import MAX_D_K, scale
 from peasy.generation.sampling_params import SamplingParams
 from peasy.inspection import edit
 from peasy.inspection.edit import Edit, Where
-from peasy.inspection.results import AttentionRecord
 from peasy.parameters import parameter_names
 from peasy.render.json import to_plain
 from peasy.server.derive import add_command_route, command_route
@@ -323,29 +322,26 @@ _EDIT = {
 
 
 def _look_response(command: str, body: _BinaryBody, result: Result) -> Response:
+    """Return a result as other commands do, or all its captures as one binary payload: a header, then float32 data.
+
+    The first four bytes are the length of the header, little-endian; the header is JSON and lists `arrays`, each with
+    its module path, step, heads, rows, shape and the offset of its data from the end of the header.
+    """
     if not body.binary:
         return make_response(command, body, result)
     if not isinstance(result, LookResult) or result.overviews:
         raise InvalidInput("binary needs captured arrays.", hint='Leave out view and overview, or "binary".')
-    return Response(_pack_arrays(result), media_type=ARRAYS_MEDIA_TYPE)
-
-
-def _pack_arrays(record: AttentionRecord) -> bytes:
-    """Pack all captures into one binary payload: a JSON header followed by raw float32 data.
-
-    The first four bytes are the header's length, little-endian; the header lists `arrays`, each with its module path,
-    step, heads, rows, shape and the offset of its data from the end of the header.
-    """
-    entries, data = list[JsonDict](), b""
-    for capture in record.captures:
+    entries, arrays, offset = list[JsonDict](), list[bytes](), 0
+    for capture in result.captures:
         array = np.ascontiguousarray(capture.array, dtype="<f4")
         where = {"step": capture.step, "heads": capture.heads, "rows": capture.rows}
-        entries.append(capture.path._asdict() | where | {"shape": array.shape, "dtype": "float32", "offset": len(data)})
-        data += array.tobytes()
-    fields = {"model": record.model, "tokens": record.tokens.pieces, "arrays": entries}
-    fields |= {} if record.target is None else {"target": record.target.pieces}
+        entries.append(capture.path._asdict() | where | {"shape": array.shape, "dtype": "float32", "offset": offset})
+        arrays.append(array.tobytes())
+        offset += array.nbytes
+    fields: JsonDict = {"model": result.model, "tokens": result.tokens.pieces, "arrays": entries}
+    fields |= {} if result.target is None else {"target": result.target.pieces}
     header = json.dumps(to_plain(fields), ensure_ascii=False).encode()
-    return struct.pack("<I", len(header)) + header + data
+    return Response(b"".join([struct.pack("<I", len(header)), header, *arrays]), media_type=ARRAYS_MEDIA_TYPE)
 
 
 add_command_route(

@@ -177,11 +177,9 @@ class TruncatedCorpus(Corpus):
         self.kind, self.name, self.splits = corpus.kind, corpus.name, corpus.splits
 
     def read(self, split: str) -> Iterator[Sample]:
-        """Yield documents until the limit is reached."""
         return (sample for sample, _ in self.pieces(split))
 
     def pieces(self, split: str = "train") -> Iterator[tuple[Sample, bool]]:
-        """Yield documents, each with whether it ends there."""
         remaining = self.max_characters if split == "train" else self.max_characters // 10
         for sample, ends in self.inner.pieces(split):
             yield (sample[:remaining] if isinstance(sample, str) else sample), ends

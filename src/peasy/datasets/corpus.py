@@ -255,15 +255,12 @@ class UnlabelledCorpus(Corpus):
         self.splits, self.suggested_settings = labelled.splits, labelled.suggested_settings
 
     def read(self, split: str) -> Iterator[Sample]:
-        """Yield the texts."""
         return self.labelled.texts(split)
 
     def pieces(self, split: str = "train") -> Iterator[tuple[Sample, bool]]:
-        """Yield the texts, each with whether it ends here."""
         return ((sample_texts(document)[0], ends) for document, ends in self.labelled.pieces(split))
 
     def notes(self) -> Mapping[str, str]:
-        """Return the notes of the labelled corpus."""
         return self.labelled.notes()
 
 
@@ -330,7 +327,6 @@ class SyntheticCorpus(Corpus, Generic[Options]):
                 return probe
 
     def read(self, split: str) -> Iterator[Sample]:
-        """Yield the texts of a split."""
         return (probe.text for probe in self.probes(split))
 
     def probes(self, split: str = "valid") -> Iterator[Probe]:

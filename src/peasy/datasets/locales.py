@@ -7,7 +7,7 @@ occurs in the training split, while every word of a validation date or amount do
 from collections.abc import Callable, Iterator, Mapping
 from datetime import date, timedelta
 from decimal import Decimal
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from importlib.metadata import version
 from itertools import product
 from pathlib import Path
@@ -157,11 +157,8 @@ class Locales(Corpus):
     def _relative(self, rng: Random) -> TextPair:
         count, unit = rng.choice((-1, 1)) * rng.randint(1, 99), rng.choice(list(_SECONDS))
         delta = timedelta(seconds=count * _SECONDS[unit])
-
-        return self._pair(
-            "relative",
-            lambda locale: [(format_timedelta(delta, unit, threshold=10**9, add_direction=True, locale=locale), "")],
-        )
+        phrase = partial(format_timedelta, delta, unit, threshold=10**9, add_direction=True)
+        return self._pair("relative", lambda locale: [(phrase(locale=locale), "")])
 
     def _list(self, rng: Random, names: list[TextPair]) -> TextPair:
         style = rng.choice(_LISTS)

@@ -87,7 +87,6 @@ class Opinions(Corpus):
         return LabelledText(" ".join(sentences), f"{topic}: {'good' if likes else 'bad'}")
 
     def read(self, split: str) -> Iterator[LabelledText]:
-        """Yield the texts of a split."""
         count = self.options.num_train if split == "train" else self.options.num_valid
         return (self.text(number, split) for number in range(count))
 

@@ -38,7 +38,6 @@ class Copy(SyntheticCorpus[CopyConfig]):
         return letters, Probe(f"{letters} |", f" {letters}", category="copy")
 
     def notes(self) -> Mapping[str, str]:
-        """Return length and distance."""
         return {"length": str(self.options.length), "distance": f"{self.options.length + 1} words"}
 
 
@@ -84,7 +83,6 @@ class Recall(SyntheticCorpus[RecallConfig]):
         return prompt, probe
 
     def notes(self) -> Mapping[str, str]:
-        """Return the distance and the number of pairs."""
         return {"distance": f"{self.options.distance} words", "pairs": str(self.options.num_pairs)}
 
 
@@ -120,5 +118,4 @@ class Repeats(SyntheticCorpus[RepeatsConfig]):
         return letters, Probe(letters, f" {letters} {letters}", category="repeats")
 
     def notes(self) -> Mapping[str, str]:
-        """Return the lengths."""
         return {"length": f"4 to {self.options.max_length} letters, three times"}

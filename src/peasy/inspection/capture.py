@@ -9,7 +9,7 @@ from torch import Tensor
 
 from peasy.checkpoint.ram import format_bytes
 from peasy.errors import InvalidInput, ResourceUnavailable, did_you_mean, lookup
-from peasy.inspection.forward import ModelDims, ModelInput, attentions_of, default_stack, dims_of
+from peasy.inspection.forward import ModelInput, attentions_of, default_stack, dims_of
 from peasy.inspection.results import Array, AttentionInfo, Capture
 from peasy.models.protocol import Model
 from peasy.nn.attention import Attention
@@ -79,32 +79,25 @@ class CaptureSpec(Record):
 
     def _count_values(self, model: Model, lengths: Mapping[str, int]) -> int:
         """Return the number of values captured, for a sequence with these lengths in each stack."""
-        dims, output_stack = dims_of(model), default_stack(model)
-        in_attention = sum(self._attention_values(a, dims, lengths) for a in attentions_of(model) if self.includes(a))
-        return in_attention + sum(
-            self._stream_values(stack, dims, length, stack == output_stack)
-            for stack, length in lengths.items()
-            if self.stacks is None or stack in self.stacks
-        )
-
-    def _attention_values(self, attention: AttentionInfo, dims: ModelDims, lengths: Mapping[str, int]) -> int:
-        queries = lengths[attention.path.stack]
-        keys = lengths["encoder"] if attention.cross else queries
-        rows = queries if self.rows is None else len(self.rows)
-        heads = range(attention.num_heads)
-        num_heads = len(heads if self.heads is None else [head for head in self.heads if head in heads])
-        sizes = dict.fromkeys(FORMULA_STEPS, rows * keys) | dict.fromkeys(("query", "context"), rows * dims.d_head)
-        sizes |= dict.fromkeys(("key", "value"), keys * dims.d_head)
-        return num_heads * sum(sizes[step] for step in self.steps if step in sizes)
-
-    def _stream_values(self, stack: str, dims: ModelDims, length: int, has_logits: bool) -> int:
-        count = dims.num_layers.get(stack, 0)
-        layers = count if self.layers is None else len([layer for layer in self.layers if layer < count])
-        rows = length if self.rows is None else len(self.rows)
+        dims, total = dims_of(model), 0
+        for attention in filter(self.includes, attentions_of(model)):
+            queries = lengths[attention.path.stack]
+            keys = lengths["encoder"] if attention.cross else queries
+            rows, heads = queries if self.rows is None else len(self.rows), range(attention.num_heads)
+            num_heads = len(heads if self.heads is None else [head for head in self.heads if head in heads])
+            sizes = dict.fromkeys(FORMULA_STEPS, rows * keys) | dict.fromkeys(("query", "context"), rows * dims.d_head)
+            sizes |= dict.fromkeys(("key", "value"), keys * dims.d_head)
+            total += num_heads * sum(sizes[step] for step in self.steps if step in sizes)
         per_layer = {"residual": dims.d_model, "normed": 2 * dims.d_model, "output": 2 * dims.d_model}
         per_layer |= {"activation": dims.d_ff}
-        once = {"final": dims.d_model, "logits": dims.vocab_size if has_logits else 0}
-        return rows * sum((layers + 1) * per_layer.get(step, 0) + once.get(step, 0) for step in self.steps)
+        for stack, length in lengths.items():
+            if self.stacks is None or stack in self.stacks:
+                count = dims.num_layers.get(stack, 0)
+                layers = count if self.layers is None else len([layer for layer in self.layers if layer < count])
+                once = {"final": dims.d_model, "logits": dims.vocab_size if stack == default_stack(model) else 0}
+                values = sum((layers + 1) * per_layer.get(step, 0) + once.get(step, 0) for step in self.steps)
+                total += (length if self.rows is None else len(self.rows)) * values
+        return total
 
 
 def _from_zero(what: str, indices: Sequence[int] | None, count: int, extra: bool = False) -> tuple[int, ...] | None:

@@ -72,7 +72,6 @@ class CausalTransformer(Model[KVCache]):
         return list(self.logits(hidden[0, last]).unbind())
 
     def logits(self, hidden_states: Tensor) -> Tensor:
-        """Return the logits of the next token."""
         if self.lm_head is None:
             raise InvalidInput("This decoder has a classification head and no LM head.", hint="Use peasy classify.")
         return self.lm_head(hidden_states, self.decoder_embedding.token.weight)

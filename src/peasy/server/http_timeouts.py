@@ -228,9 +228,6 @@ class TimeoutProtocol(H11Protocol):
         except h11.LocalProtocolError:  # a response was already started
             self._abort()
             return
-        self._close_slowly()
-
-    def _close_slowly(self) -> None:
         self._lingering = True
         if self.transport.can_write_eof():
             self.transport.write_eof()

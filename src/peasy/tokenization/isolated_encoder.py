@@ -87,9 +87,12 @@ class IsolatedEncoder:
         except BaseException as error:  # also Ctrl-C: its late response must not be read as that of another text
             self._process = None
             _end(process, os.getpid())
-            if isinstance(error, (OSError, EOFError, ValueError)):
-                raise _limit_error(process.returncode, request["cpu_seconds"]) from None
-            raise
+            if not isinstance(error, (OSError, EOFError, ValueError)):
+                raise
+            slow = sys.platform != "win32" and process.returncode in (-signal.SIGPROF, -signal.SIGKILL)
+            limit = f"more than {request['cpu_seconds']:.1f} s" if slow else "too much memory"
+            hint = "The tokenizer.json of this model is unusual or hostile. Try a shorter text, or another model."
+            raise InvalidInput(f"The tokenizer took {limit}, and was stopped.", hint=hint) from None
         finally:
             timer.cancel()
 
@@ -137,16 +140,6 @@ def _read_integers(stream: IO[bytes], count: int) -> list[int]:
     if len(data) < 4 * count:
         raise EOFError
     return array("I", data).tolist()
-
-
-def _limit_error(code: int | None, cpu_seconds: float) -> InvalidInput:
-    """Return the error for a process that has ended with this code, by the limit that ended it."""
-    slow = sys.platform != "win32" and code in (-signal.SIGPROF, -signal.SIGKILL)
-    limit = f"more than {cpu_seconds:.1f} s" if slow else "too much memory"
-    return InvalidInput(
-        f"The tokenizer took {limit}, and was stopped.",
-        hint="The tokenizer.json of this model is unusual or hostile. Try a shorter text, or another model.",
-    )
 
 
 def _end(process: subprocess.Popen[bytes], owner: int) -> None:

@@ -51,7 +51,6 @@ class NextToken(Objective):
     kind: ClassVar[str] = "next-token"
 
     def loss_sum(self, model: Model, batch: Batch) -> Tensor:
-        """Return the cross-entropy of the next token."""
         return _cross_entropy(model(batch["ids"], padding_mask=batch.get("padding_mask")), batch["targets"])
 
 

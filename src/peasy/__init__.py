@@ -40,7 +40,7 @@ if TYPE_CHECKING:  # the one table of public names; at run time each is imported
     from peasy.formula import attend_with_weights as attend_with_weights
     from peasy.inspection import edit as edit
     from peasy.render.figure import Figure as Figure
-    from peasy.server.serve import serve as serve
+    from peasy.server.app import serve as serve
 
 __version__ = "0.1.0"
 

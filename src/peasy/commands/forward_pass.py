@@ -340,9 +340,9 @@ def _head_numbers(
     arrays: dict[tuple[str, str, int, int], dict[str, torch.Tensor]] = {}
     for activation in activations:
         if activation.step in (*_HEAD_NUMBERS, "weights", "gradient"):
-            path = activation.path
+            stack, layer, part = activation.path
             for head, array in enumerate(activation.array[0]):
-                arrays.setdefault((path.stack, path.part, path.layer, head), {})[activation.step] = array
+                arrays.setdefault((stack, part, layer, head), {})[activation.step] = array
     told = None if story is None else (story.stack, story.part, story.layer, story.head)
     chosen, room = [], MAX_HEAD_NUMBERS
     for place in sorted(arrays, key=lambda place: place != told):

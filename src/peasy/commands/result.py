@@ -118,14 +118,13 @@ def plain_data(value: object, decimals: int | None = None) -> Any:
         return {field.name: plain_data(getattr(value, field.name), decimals) for field in fields(value) if field.repr}
     if hasattr(value, "_asdict"):
         return plain_data(value._asdict(), decimals)
-    if hasattr(value, "tolist"):  # array or NumPy scalar; most commands need no NumPy
-        return _plain_array(value, decimals)
-    return [plain_data(item, decimals) for item in value] if isinstance(value, list | tuple) else value
+    if isinstance(value, list | tuple):
+        return [plain_data(item, decimals) for item in value]
+    if not hasattr(value, "tolist"):
+        return value
+    import numpy as np  # of an array or a NumPy scalar; most commands need no NumPy
 
-
-def _plain_array(array: Any, decimals: int | None) -> Any:
-    import numpy as np
-
+    array = np.asarray(value)
     if array.ndim == 0:
         return plain_data(array.tolist(), decimals)
     if array.dtype.kind != "f" or decimals is None:

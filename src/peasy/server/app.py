@@ -8,22 +8,26 @@ interactive with the modules of `/web/render/`) and `arithmetic` (by cell); with
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterable, Sequence
+from pathlib import Path
+from typing import Literal
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
 
 from peasy import __version__
 from peasy.config import JsonDict
-from peasy.errors import NotFound, PeasyError, did_you_mean
+from peasy.errors import NotFound, PeasyError, UsageError, did_you_mean
 from peasy.generation.request import InternalError
-from peasy.server.guard import LOOPBACK, Guard, SecurityMiddleware
+from peasy.server.guard import LOOPBACK, Guard, SecurityMiddleware, host_names, is_loopback
 from peasy.server.metrics import LOG, MetricsMiddleware, RequestMetrics
 from peasy.server.model_registry import ModelRegistry
-from peasy.server.openapi import set_openapi
-from peasy.server.responses import MalformedRequest, error_response
+from peasy.server.responses import MEDIA_TYPES, MalformedRequest, error_response
 from peasy.server.routes import routers
+from peasy.server.routes.commands import ARRAYS_MEDIA_TYPE
 from peasy.server.routes.health import Watchdog
+from peasy.server.server import bind, limit_memory_growth, run_server
 from peasy.server.session import ClientDisconnected
 from peasy.server.static import static_router
 from peasy.server.worker_pool import WorkerPool
@@ -71,7 +75,7 @@ def build_app(
     app.add_middleware(SecurityMiddleware, guard=app.state.guard)
     app.add_middleware(MetricsMiddleware, metrics=app.state.metrics)
     _add_error_handlers(app)
-    set_openapi(app, api_key is not None)
+    _set_openapi(app, api_key is not None)
     return app
 
 
@@ -133,3 +137,81 @@ def _validation_message(errors: Sequence[JsonDict], fields: Sequence[str]) -> tu
     text = first["msg"].removeprefix("Value error, ")[:300]
     hint = did_you_mean(field[:200], fields) if first["type"] == "extra_forbidden" and field not in fields else None
     return MalformedRequest(f"{field[:200] or 'The body'}: {text}.{more}", hint=hint), field[:200]
+
+
+_ERRORS = {
+    "400": "The request is invalid.",
+    "401": "The API key is missing or wrong.",
+    "403": "Cross-site requests are not allowed.",
+    "404": "Not found.",
+    "413": "The body is too large.",
+    "421": "The host name is not allowed.",
+    "429": "The queue is full; Retry-After gives the seconds to wait.",
+    "431": "The headers are too large.",
+    "500": "Internal error (a bug).",
+    "501": "An optional dependency of peasy is not installed.",
+    "503": "The server is shutting down.",
+    "507": "Not enough memory for this model.",
+}
+
+
+def _set_openapi(app: FastAPI, needs_key: bool) -> None:
+    """Replace FastAPI's OpenAPI description by one with peasy's error responses."""
+
+    def openapi() -> JsonDict:
+        if app.openapi_schema is None:
+            schema = get_openapi(title=app.title, version=app.version, routes=app.routes)
+            for path, methods in schema["paths"].items():
+                for operation in methods.values():
+                    _add_responses(path, operation, needs_key)
+            if needs_key:
+                schema["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+            app.openapi_schema = schema
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign]
+
+
+def _add_responses(path: str, operation: JsonDict, needs_key: bool) -> None:
+    operation["responses"].pop("422", None)  # peasy responds with 400
+    content = operation["responses"]["200"].setdefault("content", {})
+    streams = ["text/event-stream"] if path.startswith("/api/") or path.endswith("/completions") else []
+    for media_type in (*MEDIA_TYPES.values(), ARRAYS_MEDIA_TYPE, *streams) if path.startswith("/api/") else streams:
+        content.setdefault(media_type, {"schema": {}})
+    error = {"application/json": {"schema": {"type": "object", "required": ["error"]}}}
+    for status, description in _ERRORS.items():
+        operation["responses"].setdefault(status, {"description": description, "content": error})
+    if needs_key and path != "/health":
+        operation["security"] = [{"key": []}]
+
+
+def serve(
+    *models: str | Path,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    api_key: str | None = None,
+    weights: Literal["auto", "float32", "bfloat16", "int8"] = "auto",
+) -> None:
+    """Serve models over HTTP until Ctrl-C, as `peasy serve` does with its defaults.
+
+    Args:
+        models: Run names, folders, built-in models or cached hub ids.
+        host: Address to listen on; any address other than localhost needs an API key.
+        port: Port to listen on.
+        api_key: API key that clients must send.
+        weights: Weight format for inference.
+
+    >>> serve("stories", host="0.0.0.0")
+    Traceback (most recent call last):
+    peasy.errors.UsageError: Listening on 0.0.0.0 without an API key would let anyone use this server.
+    """
+    if not is_loopback(host) and not api_key:
+        message = f"Listening on {host} without an API key would let anyone use this server."
+        raise UsageError(message, hint="Give api_key, or leave out host.")
+    limit_memory_growth()
+    registry = ModelRegistry([str(model) for model in models], weights=weights)
+    names, allows_ip = host_names(host), not is_loopback(host)
+    app = build_app(registry, pages=False, api_key=api_key, allowed_hosts=names, allow_ip_hosts=allows_ip)
+    listener = bind(host, port)
+    registry.preload()
+    run_server(app, listener)

@@ -45,10 +45,11 @@ class RequestMetrics(Collector):
 
     def __init__(self, models: ModelRegistry, worker_pool: WorkerPool) -> None:
         self._models, self._collectors = models, (collectors := prometheus.CollectorRegistry())
-        labels, seconds = ("route", "method", "status"), "request latency in seconds"
+        labels = ("route", "method", "status")
         self.requests = prometheus.Counter("peasy_requests", "requests", labels, registry=collectors)
-        timing = {"buckets": _BUCKETS, "registry": collectors}
-        self.latency = prometheus.Histogram("peasy_request_seconds", seconds, labels[:1], **timing)
+        self.latency = prometheus.Histogram(
+            "peasy_request_seconds", "request latency in seconds", ("route",), buckets=_BUCKETS, registry=collectors
+        )
         self.in_flight = prometheus.Gauge("peasy_requests_in_flight", "requests in flight", registry=collectors)
         pending = prometheus.Gauge("peasy_worker_pool_pending", "calls pending in the thread pool", registry=collectors)
         pending.set_function(lambda: worker_pool.num_pending)

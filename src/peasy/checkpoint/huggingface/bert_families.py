@@ -21,11 +21,7 @@ _BERT = BertNames(
     head=head_names("cls.predictions.", transform="transform.dense", norm="transform.LayerNorm"),
     unused=("cls.seq_relationship.weight", "cls.seq_relationship.bias"),
 )
-_ROBERTA = BertNames(
-    prefix="roberta.",
-    head=head_names("lm_head.", norm="layer_norm"),
-    classifier_names=_TRANSFORMED,
-)
+_ROBERTA = BertNames(prefix="roberta.", head=head_names("lm_head.", norm="layer_norm"), classifier_names=_TRANSFORMED)
 _PRE_NORM_NAMES = {"attention.LayerNorm": "attention_norm", "intermediate.LayerNorm": "feedforward_norm"}
 _PRE_NORM = replace(
     _ROBERTA,
@@ -105,11 +101,7 @@ FAMILIES = (
     bert_family("xlm-roberta", "XLMRoberta", _ROBERTA, **_FAIRSEQ),
     bert_family("camembert", "Camembert", _ROBERTA, **_FAIRSEQ),
     bert_family(
-        "roberta-prelayernorm",
-        "RobertaPreLayerNorm",
-        _PRE_NORM,
-        settings={"stack.norm.placement": "pre"},
-        **_FAIRSEQ,
+        "roberta-prelayernorm", "RobertaPreLayerNorm", _PRE_NORM, settings={"stack.norm.placement": "pre"}, **_FAIRSEQ
     ),
     bert_family("distilbert", "DistilBert", _DISTILBERT, fields=_DISTILBERT_FIELDS, classifier=_RELU),
     bert_family("mpnet", "MPNet", _MPNET, fields=_MPNET_FIELDS, settings=_RELATIVE, **_FAIRSEQ),

@@ -55,11 +55,7 @@ class HFCheckpoint(Record, eq=False):
 
 
 def read_folder(
-    folder: str | Path,
-    *,
-    tensors: TensorStore | None = None,
-    family: str | None = None,
-    ignore_extra: bool = False,
+    folder: str | Path, *, tensors: TensorStore | None = None, family: str | None = None, ignore_extra: bool = False
 ) -> HFCheckpoint:
     """Read config.json and check the names and shapes of all weights against it.
 

@@ -24,14 +24,7 @@ from peasy.checkpoint.huggingface.config_table import (
 )
 from peasy.checkpoint.huggingface.family import ModelFamily, architectures
 from peasy.checkpoint.huggingface.rope import ROPE_LAYERS, Rope
-from peasy.checkpoint.huggingface.weight_map import (
-    NORMS,
-    WeightMap,
-    WeightRule,
-    block_names,
-    module_rules,
-    split_fused,
-)
+from peasy.checkpoint.huggingface.weight_map import NORMS, WeightMap, WeightRule, block_names, module_rules, split_fused
 from peasy.checkpoint.huggingface.windows import Windows
 from peasy.models.config import DecoderConfig
 

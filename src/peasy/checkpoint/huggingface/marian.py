@@ -3,15 +3,7 @@
 from collections.abc import Mapping
 
 from peasy.checkpoint.huggingface.config_fields import ConfigFields, WeightNames
-from peasy.checkpoint.huggingface.config_table import (
-    Custom,
-    Field,
-    Fixed,
-    Settings,
-    TokenIdFields,
-    activation,
-    length,
-)
+from peasy.checkpoint.huggingface.config_table import Custom, Field, Fixed, Settings, TokenIdFields, activation, length
 from peasy.checkpoint.huggingface.family import ModelFamily
 from peasy.checkpoint.huggingface.weight_map import ROW_VECTOR, WeightMap, WeightRule, module_rules
 from peasy.models.config import EncoderDecoderConfig

@@ -4,12 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from peasy.checkpoint.huggingface.config_fields import (
-    FROM_HF_ACTIVATION,
-    TO_HF_ACTIVATION,
-    ConfigFields,
-    WeightNames,
-)
+from peasy.checkpoint.huggingface.config_fields import FROM_HF_ACTIVATION, TO_HF_ACTIVATION, ConfigFields, WeightNames
 from peasy.checkpoint.huggingface.config_table import Custom, Field, Settings, TokenIdFields
 from peasy.checkpoint.huggingface.family import ModelFamily
 from peasy.checkpoint.huggingface.weight_map import WeightMap, WeightRule, module_rules

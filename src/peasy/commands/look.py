@@ -28,9 +28,6 @@ from peasy.views.document import Document, Paragraph
 if TYPE_CHECKING:
     from torch import Tensor
 
-
-if TYPE_CHECKING:
-
     class LookOptions(TypedDict, total=False):
         """Keyword arguments of `look`, for the overloads."""
 

@@ -17,12 +17,11 @@ from peasy.errors import NotFound, PeasyError, UsageError, did_you_mean
 from peasy.models.built_in import CARD_FILE
 from peasy.models.config import read_config
 from peasy.parameters import Record
-from peasy.views.document import Cell, Document, DocumentPart, Paragraph, Table
+from peasy.views.document import Document, DocumentPart, Paragraph, Table
 from peasy.views.model import model_document
 
 if TYPE_CHECKING:
     from peasy.models.describe import Box
-    from peasy.models.protocol import Model
 
 
 class ModelEntry(Record):
@@ -75,7 +74,12 @@ class ModelsResult(Result):
 
     def document(self) -> Document:
         """Return a table with one row per model."""
-        table = Table(("name", "source", "type", "parameters", "weights"), tuple(map(_table_row, self.models)))
+        rows = []
+        for entry in self.models:
+            row = (entry.model_type, f"{entry.parameters:,}", format_bytes(entry.bytes))
+            row = (f"cannot be used: {entry.error}", "", "") if entry.error else row
+            rows.append((entry.name, entry.source, *row))
+        table = Table(("name", "source", "type", "parameters", "weights"), tuple(rows))
         empty = Paragraph("No models yet. Import one: peasy import FOLDER (or a Hugging Face id).")
         note = Paragraph(f"Runs and imported models are stored in {data_dir() / 'runs'}.", "note")
         return Document("Models", (table if self.models else empty, note))
@@ -122,10 +126,16 @@ def models() -> ModelsResult:
 
 def model(name: str | Path, *, offline: bool = False, confirm: Confirm | None = None) -> ModelResult:
     """Describe one model from its config, without reading its weights."""
+    from peasy.checkpoint.huggingface import read_folder
+    from peasy.models.build import build_on_meta
+
     resolved = resolve_model(name, offline=offline, confirm=confirm)
     run = find_runs().get(resolved.name.partition("@")[0]) if resolved.kind == "run" else None
     entry = _make_entry(resolved.name, _source_of(run) if run else resolved.kind, resolved.folder)
-    return ModelResult(entry, _build_without_weights(resolved.folder).describe(), read_card(resolved.folder))
+    path, is_ours = str(resolved.folder / CONFIG_FILE), is_checkpoint(resolved.folder)
+    data = SafeFolder(resolved.folder).read_json(CONFIG_FILE) if is_ours else {}
+    config = read_config(data, path) if is_ours else read_folder(resolved.folder).config
+    return ModelResult(entry, build_on_meta(config, path).describe(), read_card(resolved.folder))
 
 
 def _source_of(run: Path) -> str:
@@ -169,16 +179,6 @@ def _card_parts(card: JsonDict) -> tuple[DocumentPart, ...]:
     return Paragraph(card["description"]), Table(("", ""), rows), Table(("on the validation split", ""), figures)
 
 
-def _build_without_weights(folder: Path) -> "Model":
-    from peasy.checkpoint.huggingface import read_folder
-    from peasy.models.build import build_on_meta
-
-    path = str(folder / CONFIG_FILE)
-    is_ours = is_checkpoint(folder)
-    config = read_config(SafeFolder(folder).read_json(CONFIG_FILE), path) if is_ours else read_folder(folder).config
-    return build_on_meta(config, path)
-
-
 def _make_entry(name: str, source: str, folder: Path) -> ModelEntry:
     try:
         return _read_entry(name, source, folder, folder.stat().st_mtime_ns, (folder / CONFIG_FILE).stat().st_mtime_ns)
@@ -199,9 +199,3 @@ def _read_entry(name: str, source: str, folder: Path, *modified: int) -> ModelEn
     model_type += "-encoder" if "EncoderModel" in str(config.get("architectures")) else ""
     parameters = sum(tensors.info(tensor).numel for tensor in tensors)
     return ModelEntry(name, source, folder, model_type, parameters, tensors.nbytes)
-
-
-def _table_row(entry: ModelEntry) -> tuple[Cell, ...]:
-    if entry.error:
-        return entry.name, entry.source, "cannot be used: " + entry.error, "", ""
-    return entry.name, entry.source, entry.model_type, f"{entry.parameters:,}", format_bytes(entry.bytes)

@@ -47,7 +47,9 @@ class RetrainResult(Result):
         if self.identical or self.shipped_card is None:
             return True
         expected, measured = self.shipped_card["metrics"], self.card["metrics"]
-        return expected.keys() == measured.keys() and all(_is_close(expected[key], measured[key]) for key in expected)
+        margins = {key: _TOLERANCE * max(1.0, abs(value)) for key, value in expected.items()}
+        same = expected.keys() == measured.keys()
+        return same and all(abs(expected[key] - measured[key]) <= margin for key, margin in margins.items())
 
     @property
     def verdict(self) -> str:
@@ -132,7 +134,3 @@ def _make_card(loaded: LoadedModel, model_recipe: BuiltinModelRecipe) -> JsonDic
         "licence": "Apache-2.0",
         "environment": f"{platform.machine()}, {torch.get_num_threads()} threads, torch {torch.__version__}",
     }
-
-
-def _is_close(expected: float, measured: float) -> bool:
-    return abs(expected - measured) <= _TOLERANCE * max(1.0, abs(expected))

@@ -11,7 +11,7 @@ import sys
 import pytest
 from fastapi.testclient import TestClient
 
-from peasy.server import serve as serve_module
+from peasy.server import app as application
 from peasy.server import server
 
 
@@ -46,9 +46,9 @@ def test_onednn_cache_is_bounded_unless_set(monkeypatch):
 @pytest.mark.parametrize(("host", "status"), [("0.0.0.0", 200), ("127.0.0.1", 421)])
 def test_python_server_accepts_its_addresses_as_the_command_does(folders, monkeypatch, host, status):
     apps = []
-    monkeypatch.setattr(serve_module, "limit_memory_growth", lambda: None)
-    monkeypatch.setattr(serve_module, "run_server", lambda app, listener: (apps.append(app), listener.close()))
-    serve_module.serve(folders[0], host=host, port=0, api_key="secret")
+    monkeypatch.setattr(application, "limit_memory_growth", lambda: None)
+    monkeypatch.setattr(application, "run_server", lambda app, listener: (apps.append(app), listener.close()))
+    application.serve(folders[0], host=host, port=0, api_key="secret")
     headers = {"Host": "192.0.2.7:8000", "Authorization": "Bearer secret"}
     with TestClient(apps[0]) as client:
         assert client.get("/v1/models", headers=headers).status_code == status

@@ -173,8 +173,8 @@ class ExplainResult(Result):
             "example": config.to_plain(dataclasses.replace(example, given={}) if self.is_of_model else example),
         }
         if self.variants:
-            steps = {name: [_step_data(step) for step in worked.steps] for name, worked in self.variants}
-            data["variants"] = [{"name": name, "steps": of_variant} for name, of_variant in steps.items()]
+            variants = ((name, [_step_data(step) for step in worked.steps]) for name, worked in self.variants)
+            data["variants"] = [{"name": name, "steps": steps} for name, steps in variants]
         if self.selected_query is not None:
             data["story"] = [dataclasses.asdict(story) for story in self.story(self.selected_query)]
         if self.selected_cell is not None:

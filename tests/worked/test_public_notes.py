@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from peasy.commands.check import check
+from peasy.views.check import all_passed
 from peasy.worked.checking.difference import compare_notes
 from peasy.worked.tables import read_text
 
@@ -307,3 +308,163 @@ def test_numbered_results_without_numbered_queries_belong_to_no_head():
     layers = rf"\[Z_1 = {tex(WEIGHTS @ V)}\] \[Z_2 = {tex(2 * WEIGHTS @ V)}\]"
     result, _ = marked(lecture() + layers, ".tex")
     assert result.passed is not False
+
+
+def verdicts(text, suffix=".md"):
+    """Verdicts of all cells but right ones, and all row findings."""
+    data = check(read_text(text, suffix)).data()
+    return [(c["table"], c["written"], c["verdict"]) for c in data["cells"] if c["verdict"] != "right"] + data["rows"]
+
+
+UNIT = r"Q = K = \begin{bmatrix} 1 & 0 \\ 0 & 1 \end{bmatrix}"
+HALVES = r"\begin{bmatrix} 0.67 & 0.33 \\ 0.33 & 0.67 \end{bmatrix}"
+
+
+@pytest.mark.parametrize("amp", ["&amp;", "&"])
+def test_entities_in_tex_are_signs(amp):
+    text = f"$${UNIT}$$\n\n$$A = {HALVES}$$\n".replace("&", amp)
+    assert check(read_text(text)).points == (4, 4)
+
+
+def test_fences_of_math_are_tex():
+    assert check(read_text(f"```math\n{UNIT}\n```\n\n```math\nA = {HALVES}\n```\n")).points == (4, 4)
+
+
+def test_matrices_above_a_fraction_line_are_operands():
+    text = r"""$$
+\frac{qk^T}{\sqrt{d_k}}=\frac
+{\begin{bmatrix} 2 & 1 \\ 0 & 1 \end{bmatrix}}
+{\sqrt{3}}
+={\begin{bmatrix} 1.1547 & 0.5774 \\ 0 & 0.5774 \end{bmatrix}}
+$$
+
+$$A = \begin{bmatrix} 0.6405 & 0.3595 \\ 0.3595 & 0.6405 \end{bmatrix}$$
+"""
+    assert verdicts(text) == []
+    assert verdicts(text.replace("0.6405 & 0.3595", "0.7311 & 0.2689", 1)) != []
+
+
+def test_sums_of_float32_weights():
+    rows = [["0.64045745", "0.35954252"], ["0.35954252", "0.64045745"]]
+    text = "weights\n" + "\n".join(",".join(row) for row in rows)
+    assert verdicts(text, ".csv") == []
+    assert verdicts(text.replace("0.64045745,", "0.64055745,"), ".csv") != []
+
+
+def test_a_label_before_a_matrix_names_it():
+    attention = rf"\text{{Attention}}(Q, K, V) = {HALVES} \begin{{bmatrix}} 2 & 3 \\ 4 & 5 \end{{bmatrix}}"
+    result = r"\begin{bmatrix} 2.66 & 3.66 \\ 3.34 & 4.34 \end{bmatrix}"
+    text = rf"- **Attention Scores**: \( {HALVES} \)." + "\n\n- **Result**:\n" + rf"\[ {attention} = {result} \]"
+    assert verdicts(text) == []  # no context outside of the values
+    assert [table.name for part in check(read_text(text)).parts for table in part.tables] == ["scores", "context"]
+
+
+def test_formulas_of_several_lines_are_one():
+    text = r"""$$
+QK^T = \begin{bmatrix} 1 & 0 \\ 0 & 1 \\ 1 & 1 \end{bmatrix}
+\begin{bmatrix} 1 & 0 & 0.5 \\ 0 & 1 & 0.5 \end{bmatrix}
+= \begin{bmatrix} 1 & 0 & 0.5 \\ 0 & 1 & 0.5 \\ 1 & 1 & 1 \end{bmatrix}
+$$"""
+    assert len(check(read_text(text)).parts[0].tables) == 1
+
+
+PLAIN = """Q = [[1, 0, 1, 0], [0, 1, 0, 1], [1, 1, 0, 0]]
+K = [[1, 0, 1, 0], [0, 1, 0, 1], [1, 1, 0, 0]]
+
+Each head has $d_k = 4$.
+
+$$S = QK^T = \\begin{bmatrix} 2 & 0 & 1 \\\\ 0 & 2 & 1 \\\\ 1 & 1 & 2 \\end{bmatrix}$$
+
+$$A = \\text{softmax}(S) = \\begin{bmatrix} .665 & .090 & .245 \\\\ .090 & .665 & .245 \\\\ .212 & .212 & .576
+\\end{bmatrix}$$
+"""
+
+
+def test_softmax_of_plain_scores_needs_no_scale():
+    assert verdicts(PLAIN) == []
+    assert verdicts(PLAIN.replace("softmax}(S)", "softmax}(S/\\sqrt{d_k})")) != []
+
+
+def test_rows_named_with_braces_and_vectors_in_round_brackets():
+    text = "- $Q_{robot} = [1, 0]$\n- $Q_{dance} = [0, 1]$\n- $K_{robot} = (1, 2)$\n- $K_{dance} = (0, 1)$\n\n"
+    scores = r"$$QK^T = \begin{bmatrix} 1 & 0 \\ 2 & 1 \end{bmatrix}$$"
+    assert check(read_text(text + scores)).points == (4, 4)
+    assert verdicts(text + scores.replace("2 & 1", "2 & 3")) == [("scores", "3", "wrong")]
+
+
+def test_projections_of_each_head():
+    unit = r"\begin{bmatrix} 1 & 0 \\ 0 & 1 \end{bmatrix}"
+    first, second = (rf"\begin{{bmatrix}} {rows} \end{{bmatrix}}" for rows in (r"1 \\ 0", r"0 \\ 1"))
+    text = f"$$X = {unit}$$\n\n" + "".join(
+        f"$$W_Q^{{({head})}} = {w}$$\n\n$$Q^{{({head})}} = {w}$$\n\n" for head, w in ((1, first), (2, second))
+    )
+    assert check(read_text(text)).points == (4, 4)
+    assert verdicts(text.replace(rf"$$Q^{{(2)}} = {second}", rf"$$Q^{{(2)}} = {first}")) != []
+
+
+def test_a_result_cut_to_a_whole_number_is_wrong():
+    text = "Q\n1,0\n\nK\n1,1\n0,1\n\nV\n1,2\n3,4\n\nweights\n0.67,0.33\n\ncontext\n1,2\n"
+    assert verdicts(text, ".csv") == [("context", "1", "wrong"), ("context", "2", "wrong")]
+
+
+def test_wrong_weights_below_their_scores_in_a_text_with_a_program():
+    program = "```python\nimport torch\nfor i in range(3):\n    print(i)\n```\n"
+    scores = "QK^T = [[2, 0], [0, 2]]\nQK^T / √4 = [[1.0, 0.0], [0.0, 1.0]]"
+    block = f"```\n{scores}\nSoftmax → [[0.61, 0.39], [0.27, 0.73]]\n```"
+    assert ("weights", "0.61", "wrong") in verdicts(f"{program}\n{block}\n")
+
+
+def test_scores_of_more_keys_than_are_shown():
+    text = "query_i = [0.3, -0.2, 0.8, 0.1]\nkey_j = [0.5, 0.4, 0.7, 0.2]\n\nscores = [0.65, 0.20, 0.80, 0.10]\n"
+    assert [entry[0] for entry in verdicts(f"```\n{text}\nweights = [0.25, 0.15, 0.45, 0.10]\n```")[:4]] == [
+        "weights"
+    ] * 4
+
+
+def test_shares_called_s_are_weights():
+    matrix = "S\n12,8\n8,4\n\nscaled\n8.485,5.657\n5.657,2.828\n\nS\n0.944,0.056\n0.944,0.056\n"
+    assert verdicts(f"Q\n3,2\n1,2\n\nK\n2,3\n2,1\n\n{matrix}", ".csv") == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["shape: (3 × 2) = 3 samples, 2 features", "0.8 × 0.6 = 0.48\n+ 1.2 × 0.4 = 0.48\n= 0.96", "total_tokens = 0"],
+)
+def test_shapes_sums_in_lines_and_variables(line):
+    assert verdicts(f"{line}\n\n2·3 + 1 = 7\n") == []
+
+
+def test_nothing_checked_is_not_passed():
+    assert all_passed([]) is None
+
+
+STEPS = """| Token | Score | Score / √d_k | exp | Attention weight |
+|---|---|---|---|---|
+| the | 1 | 0.707 | 2.028 | 0.40 |
+| cat | 0 | 0.000 | 1.000 | 0.20 |
+| sat | 1 | 0.707 | 2.028 | 0.40 |
+"""
+
+
+def test_steps_of_one_query_as_columns():
+    data = check(read_text(STEPS)).data()
+    assert [cell["verdict"] for cell in data["cells"]] == ["right"] * 6
+    assert verdicts(STEPS.replace("2.028 | 0.40 |\n| cat", "2.082 | 0.40 |\n| cat"))[0][:2] == ("powers", "2.082")
+    rubric = "| Task | Weight | Score |\n|---|---|---|\n| a | 0.5 | 3 |\n| b | 0.6 | 4 |\n"
+    assert verdicts(f"{rubric}\n2·3 = 6\n") == []
+
+
+def test_one_vector_and_its_attention_are_of_a_longer_sequence():
+    text = "```\nx_cat = [0.70, 0.33]\n```\n\n```\nAttention(x_cat) = [0.45, 0.17]\n```\n\n2·3 = 6\n"
+    assert verdicts(text) == []
+
+
+def test_tables_named_by_the_ones_that_were_recognised_before():
+    tables = {"X": "1,0\n0,1", "Q": "3,1\n0,2", "K": "1,2\n2,0", "V": "3,1\n5,2"}
+    q, k, v = (np.array([[float(n) for n in row.split(",")] for row in tables[name].split("\n")]) for name in "QKV")
+    scaled = np.round(q @ k.T / np.sqrt(2), 1)
+    weights = np.round(np.exp(scaled) / np.exp(scaled).sum(1, keepdims=True), 1)
+    later = {"first": scaled, "second": weights, "third": np.round(weights @ v, 1)}
+    tables |= {name: "\n".join(",".join(f"{n:.1f}" for n in row) for row in array) for name, array in later.items()}
+    result = check(read_text("\n\n".join(f"{name}\n{rows}" for name, rows in tables.items()), ".csv"))
+    assert result.passed, result.data()["unread"]

@@ -81,8 +81,8 @@ _TONES: dict[bool | None, str] = {True: "good", False: "bad", None: "plain"}
 
 
 def all_passed(verdicts: Iterable[bool | None]) -> bool | None:
-    """Return False if something is wrong; None if nothing is wrong but not everything was read; else True."""
-    outcomes = set(verdicts)
+    """Return False if something is wrong; None if nothing is wrong but not all was read, or nothing; else True."""
+    outcomes = set(verdicts) or {None}
     return False if False in outcomes else None if None in outcomes else True
 
 

@@ -83,6 +83,7 @@ class Calculation(Record):
         is_shape = bool(_SHAPE.fullmatch(self.right)) and (  # b × 6 × 2 = 2 × 6 × 2, 448/7 = 64 × 64
             bool(_SHAPE.fullmatch(self.left)) or len(set(re.findall(r"\d+", self.right))) == 1
         )
+        is_shape |= bool(re.fullmatch(r"\(\d+( × \d+)+\)", self.left))  # (3 × 2) = 3 samples, 2 features
         # an order of magnitude; 4 matrices of 512^2 = 4·512^2
         left = re.escape(self.left)
         times_number = re.fullmatch(rf"\d+\s*[*×]\s*{left}|{left}\s*[*×]\s*\d+", self.right)
@@ -238,7 +239,7 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
             code, _, comment = line.partition("#")
             line = code if re.search(r"[×·⋅≈√→]", code) else comment
         line = _NO_TEXT.sub(" ", line)
-        if _CONTINUED.match(line) and joined:
+        if _CONTINUED.match(line) and joined and not joined.lstrip().startswith("+ "):
             joined += " " + line.strip()
             continue
         if _HAS_RESULT.search(joined):

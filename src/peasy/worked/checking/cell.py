@@ -97,6 +97,9 @@ _ROW = r"[-+−]?[\d.]+(?:(?:[ \t]+|,[ \t]+)[-+−]?[\d.]+)+"
 _ROW_END = re.compile(r"\s*(?:;|\\{1,2})\s*")
 _MATRIX = re.compile(rf"\[\s*({_ROW}(?:{_ROW_END.pattern}{_ROW})+)\s*\]")
 
+_TUPLE = re.compile(r"(?<!shape )(?<!size )=\s*\(([-−]?[\d.]+(?:,\s*[-−]?[\d.]+)+)\)")
+"""Vector in round brackets: `q = (1, 0)`."""
+
 CellContent = WrittenNumber | tuple[SymbolicTerm, ...] | CellMark
 
 _BLANK = re.compile(r"[\s_.·…⋮⋯⋱?\-–—]*")
@@ -173,6 +176,7 @@ def nest_rows(text: str) -> str:
     >>> nest_rows("W = [1 0; 0 1], [0.1, 0.2 \\\\ 0.5, 0.6], [0,5; 0,2]")
     'W = [[1 0], [0 1]], [[0.1, 0.2], [0.5, 0.6]], [0,5; 0,2]'
     """
+    text = _TUPLE.sub(lambda match: f"= [{match[1]}]", text)
     return _MATRIX.sub(lambda match: f"[[{_ROW_END.sub('], [', match[1])}]]", text)
 
 

@@ -183,6 +183,8 @@ class TableChecker:
         self.symbols = judging.SymbolIndexing.infer(example.written, example.keys)
         self.readings: dict[str, list[TableReading]] = {}
         self.right: dict[str, TableReading] = {}
+        self.rounded: dict[str, np.ndarray] = {}
+        self.as_written: dict[str, np.ndarray] = {}
         self.tables: list[CheckedTable] = []
         self.cells: list[CheckedCell] = []
         self.row_findings: list[RowFinding] = []
@@ -360,6 +362,9 @@ class TableChecker:
             for cell, content in table.cells.items():
                 plain[cell] = isinstance(content, WrittenNumber) and content.decimals is not None
             bounds = Interval(np.where(plain, printed.low, bounds.low), np.where(plain, printed.high, bounds.high))
+        if (right := self.right.get(table.node)) is not None and right.point.shape == numbers.shape:
+            self.as_written[table.node] = whole = np.where(np.isnan(numbers), right.point, numbers)
+            self.rounded[table.node] = np.where(wrong, right.point, whole)
         known = add_written(readings, bounds, numbers, wrong, table.caption)
         if slip and slip.values.shape == numbers.shape:
             known.append(TableReading(slip.values, Interval.exact(slip.values), False, written=table.caption))
@@ -374,14 +379,21 @@ class TableChecker:
         if judging.clean_reading(known) is None or not wrong or not self.names_slips:
             return None
         for reading in sorted(known, key=lambda each: not each.clean):
-            finder = self.slip_finder({} if reading.clean else reading.points_before())
-            if slip := finder.find(table, set(wrong), reading, strict=len(wrong) == 1):
-                return slip
+            # with all digits, or with the numbers of the tables before as they are written
+            for numbers in ({}, self.rounded if reading.clean else self.as_written):
+                finder = self.slip_finder(numbers if reading.clean else numbers | reading.points_before())
+                if slip := finder.find(table, set(wrong), reading, strict=len(wrong) == 1):
+                    return slip
         return None
 
     def slip_finder(self, mistaken: Mapping[str, np.ndarray] | None = None) -> SlipFinder:
         """Return the finder of slips, with the right numbers of the tables, or mistaken ones."""
-        tables = {name: reading.point for name, reading in self.right.items()} | dict(mistaken or {})
+        changed = dict(mistaken or {})
+        tables = {name: reading.point for name, reading in self.right.items()} | changed
+        for name in [name for name in self.graph.nodes if name in tables and changed]:
+            route = self.graph.route(name, tables)
+            if name not in changed and route is not None and not changed.keys().isdisjoint(route.inputs):
+                tables[name] = changed[name] = np.asarray(route.step.forward(np, *(tables[n] for n in route.inputs)))
         return SlipFinder(self.graph, tables, {node for node, _ in self.written})
 
     def judge_cell(

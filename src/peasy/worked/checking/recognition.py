@@ -79,7 +79,9 @@ def name_tables(example: Example, only_last: bool = False) -> Example:
             replace(old, rows=next(iter(found))) if UNKNOWN_ROW in old.rows and not table.table else table
             for old, table in zip(example.written, renamed, strict=True)
         ]
-    return replace(example, written=tuple(renamed))
+    named = replace(example, written=tuple(renamed))
+    is_open = named != example and not only_last and any(parse_caption(table.table) is None for table in renamed)
+    return name_tables(named) if is_open else named  # one more may follow from those that have a name now
 
 
 @lru_cache(maxsize=64)

@@ -81,6 +81,8 @@ class SlipFinder:
                 if isinstance(route.step, Scale | Mask):
                     changed.append((name, slip))
         yield from self._combined(changed, table.node)
+        if route := self.graph.route(table.node, self.tables):
+            right = np.asarray(route.step.forward(np, *(self.tables[parent] for parent in route.inputs)), float)
         yield from _whole_table_slips(table, right)
 
     def _before(self, node: str) -> Iterator[str]:

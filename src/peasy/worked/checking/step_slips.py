@@ -376,6 +376,7 @@ def normalisation_slips(masked: np.ndarray) -> Iterator[Slip]:
     yield Slip("e^x was not divided by the sum of the row", powers, lambda i, j: f"e^{format_operand(masked[i, j])}")
     twice = _softmax("softmax was applied twice", weights)
     yield Slip(twice.description, np.where(hidden, 0.0, twice.values), twice.show)
+    yield from [twice] if hidden.any() else []  # of the weights 0 too
     yield Slip("softmax was not applied", unmasked)
     yield _softmax("softmax was taken of the negative scores", np.where(hidden, -np.inf, -masked))
     largest = np.max(powers, axis=-1, keepdims=True)

@@ -40,7 +40,7 @@ _Totals = dict[int, str]
 _NUMBERED_LABEL = re.compile(r"(?:row|word|token|[xqkvzc])?[\s_]*\{?\(?(\d+)\)?\}?", re.IGNORECASE)
 _TOTAL_LABEL = re.compile(r"(?:row\s*|column\s*)?(?:sums?|totals?|summe|somme|suma|Σ|∑|\\sum|\$\\sum\$)", re.IGNORECASE)
 _MAX_DECIMALS = 15
-_FLOAT32_DECIMALS, _FLOAT32_TOLERANCE = 7, 2e-6
+FLOAT32_DECIMALS, FLOAT32_TOLERANCE = 7, 2e-6
 """Decimals from which on a number may come from a float32 array, and its relative error after softmax."""
 
 
@@ -358,8 +358,8 @@ def _harmonise_decimals(table: AlignedTable) -> None:
 def _allow_float32(table: AlignedTable) -> None:
     """Widen the bounds of numbers that a program printed with all digits of float32: 0.40000004 for 0.4."""
     for cell, number in table.cells.items():
-        if isinstance(number, WrittenNumber) and (number.decimals or 0) >= _FLOAT32_DECIMALS:
-            half = max(number.high - number.value, _FLOAT32_TOLERANCE * abs(number.value))
+        if isinstance(number, WrittenNumber) and (number.decimals or 0) >= FLOAT32_DECIMALS:
+            half = max(number.high - number.value, FLOAT32_TOLERANCE * abs(number.value))
             table.cells[cell] = replace(number, low=number.value - half, high=number.value + half)
 
 

@@ -16,7 +16,7 @@ from peasy.parameters import Record
 from peasy.worked.checking.cell import FLOAT_TOLERANCE, CellContent, CellMark, SymbolicTerm, WrittenNumber, read_or_mark
 from peasy.worked.checking.readings import TableReading
 from peasy.worked.checking.slips import explain_cell
-from peasy.worked.checking.table import MASKED_SCORE, AlignedTable, RowFinding
+from peasy.worked.checking.table import FLOAT32_DECIMALS, FLOAT32_TOLERANCE, MASKED_SCORE, AlignedTable, RowFinding
 from peasy.worked.example import WrittenTable
 from peasy.worked.graph import format_sum
 from peasy.worked.intervals import Interval
@@ -59,20 +59,22 @@ def judge_number(
     clean = clean_reading(readings)
     expected = None if clean is None else float(clean.point[row, column])
     verdict, reading = _find_verdict(number, readings, row, column)
+    is_cut = verdict == "truncated"
+    verdict = "wrong" if is_cut and number.decimals == 0 else verdict  # 1 for 1.66
     bucket = max(number.high - number.low, 1e-6)
     choices = 1 + float((reading or readings[0]).bounds.width[row, column]) / bucket
     if not with_reason:
         return CellVerdict(verdict, expected, "", choices)
     reason = (reading or clean or readings[0]).summary(row, column)
-    if verdict == "wrong":
+    if is_cut:
+        reason += f": cut off instead of rounded, which gives {expected:.{max(number.decimals or 0, 0)}f}"
+    elif verdict == "wrong":
         reason += f", not {text}"
         for reading in sorted(readings, key=lambda each: not each.clean):
             if slip := explain_cell(number, text, reading, row, column):
                 follows = "" if reading.clean else f"consistent with the mistake in {reading.mistaken_table}, but "
                 reason += f": {follows}{slip}"
                 break
-    elif verdict == "truncated":
-        reason += f": cut off instead of rounded, which gives {expected:.{max(number.decimals or 0, 0)}f}"
     elif reading and verdict == "follows":
         reason += f": consistent with the mistake in {reading.mistaken_table}"
         reason += f"; without it {clean.summary(row, column)}" if clean else ""
@@ -313,6 +315,7 @@ def _sum_finding(table: AlignedTable, label: str, contents: list[CellContent]) -
     if count < 2 and rounded:
         usual = min(rounded) if max(rounded) - min(rounded) > 1 else max(rounded)
     total, spare = sum(number.value for number in numbers), 0.5 * 10.0**-usual * len(rounded) if usual > 0 else 0.0
+    spare = max(spare, FLOAT32_TOLERANCE) if usual >= FLOAT32_DECIMALS else spare
     # strictly below: the bound needs every number to be a half
     if abs(total - 1) < max(spare - FLOAT_TOLERANCE, FLOAT_TOLERANCE):
         return []

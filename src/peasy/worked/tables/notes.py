@@ -41,6 +41,7 @@ def read_notebook(text: str) -> Sheet:
         raise InvalidInput("This is not a Jupyter notebook.", hint="Save it again as .ipynb.") from None
     sheet = read_markdown(lines)
     sheet.sequential = True
+    sheet.adjacent.clear()  # a program may calculate anything between two prints
     return sheet
 
 
@@ -113,8 +114,8 @@ def read_array_file(path: Path) -> str:
 
 
 READERS: dict[str, Callable[[str], Sheet]] = {
-    ".md": read_markdown, ".markdown": read_markdown, ".qmd": read_markdown, ".txt": read_plain_text,
-    ".tex": read_latex, ".csv": read_csv, ".tsv": read_csv, ".ipynb": read_notebook,
+    ".md": read_markdown, ".markdown": read_markdown, ".qmd": read_markdown, ".mdx": read_markdown,
+    ".txt": read_plain_text, ".tex": read_latex, ".csv": read_csv, ".tsv": read_csv, ".ipynb": read_notebook,
     ".html": read_html, ".htm": read_html,
 }  # fmt: skip
 """Reader of each file type; .toml and .json are read as examples directly, .xlsx as CSV of its sheets."""
@@ -123,6 +124,8 @@ CHECKED_SUFFIXES = (".toml", ".json", *READERS, ".xlsx", ".npy")
 """Types of files that can be checked."""
 _SCALE = re.compile(r"sqrt|√|scal|d_\{?k|d_key|\bdk\b|head_dim|\*\*\s*-?0\.5|/ ?\d", re.IGNORECASE)
 """Signs that a text divides scores by √d_k."""
+_PLAIN_SCORES = re.compile(r"softmax\}?\s*(?:\\left)?[({]\s*S\s*(?:\\right)?[)}]", re.IGNORECASE)
+"""Weights of scores that are not divided: S = QKᵀ, A = softmax(S)."""
 
 
 class Notes(Record):
@@ -167,7 +170,8 @@ def read_text(text: str, suffix: str = ".md", name: str = "notes") -> Notes:
         if sheet.sequential and has_tables:
             return Notes(title, group_calculations(sheet, title), text=sheet.text)
         examples = sheet.examples(title)
-        mentions_scale = len(examples) == 1 and bool(_SCALE.search(text))  # of several, one may be without a scale
+        mentions_scale = bool(_SCALE.search(text)) and not _PLAIN_SCORES.search(text)
+        mentions_scale &= len(examples) == 1  # of several, one may be without a scale
         parts = (example if example.steps else recognise(example, mentions_scale) for example in examples)
         return Notes(title, tuple(parts), text=sheet.text)
     except InvalidInput as error:

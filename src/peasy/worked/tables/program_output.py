@@ -135,7 +135,8 @@ class _ProgramOutput:
         named = parse_caption(table.table)
         if named is None or not self.tables or (UNKNOWN_ROW in table.rows and len(self.tables[-1].cells) > 1):
             return None
-        is_given = table in self.sheet.literals or len({cell for row in table.cells for cell in row}) == 1
+        is_typed = table.cells in {each.cells for each in self.sheet.literals}
+        is_given = is_typed or len({cell for row in table.cells for cell in row}) == 1
         if is_given or (named[1] and not any(" head " in other.table for other in self.tables)):
             return None  # typed in, not calculated, or of other axes
         if any(comes_before(other, table) for other in self.unexplained):
@@ -154,6 +155,7 @@ class _ProgramOutput:
             own = next((each for each in reversed(checker.tables) if each.name == caption), None)
             judged = sum(verdict != "" for row in own.verdicts for verdict in row) if own else 0
             is_known = (has_steps and named[0] in checker.slips) or len(wrong) <= _FEW_WRONG * judged
+            is_known |= table in self.sheet.adjacent and has_steps
             if set(wrong) == {caption} and not checker.unread and is_known:
                 return example
         return None

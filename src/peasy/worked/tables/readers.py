@@ -5,14 +5,16 @@ Markdown: tables with a heading, a bold line or `name:` above them, and matrices
 """
 
 import csv
+import html
 import io
 import re
 from collections.abc import Iterator
 from itertools import groupby, takewhile, zip_longest
 
 from peasy.errors import InvalidInput
-from peasy.worked.checking.cell import MAX_CELL_LENGTH, nest_rows
+from peasy.worked.checking.cell import MAX_CELL_LENGTH, nest_rows, read_number
 from peasy.worked.checking.step_aliases import parse_caption
+from peasy.worked.checking.table import KEY_COLUMNS, UNKNOWN_ROW
 from peasy.worked.tables.arrays import find_arrays
 from peasy.worked.tables.sheet import SETTINGS, Sheet, split_labels
 from peasy.worked.tables.statements import reduce_statements
@@ -28,11 +30,13 @@ _VECTOR_LINE = re.compile(r"\s*(?:[-*•]\s+)?([^\[\]:=|`]{1,40}?)\s*(?:→|⇒|
 _GRID_ROW = re.compile(r"\s*([^\W\d]\w*)\s*[:|]?((?:\s+[-−]?\d+(?:[.,]\d+)?){2,})\s*")
 _GRID_HEAD = re.compile(r"\s*[^\d\[\]=]+:\s*|(?:\s+\w+){2,}\s*")
 _VECTOR = re.compile(r"\[[^\[\]]*\d[^\[\]]*\]")
+_MATH_FENCE = re.compile(r"^[ \t>]*```[ \t]*(?:math|tex|latex)[ \t]*\n(.*?)^[ \t>]*```", re.MULTILINE | re.DOTALL)
 _PROGRAM = re.compile(r"^\s*(?:import|from|def|class|for|return|print)\b|torch\.|np\.", re.MULTILINE)
 _HEAD = re.compile(r"#*\s*\**\s*head[\s-]*(\d+)\s*\**\s*:?", re.IGNORECASE)
 _CAPTION_BELOW = re.compile(r"^(?:Table)?\s*:\s*(.+)", re.IGNORECASE)
 _LEAD_IN = re.compile(r"(.*?)\s*(?:\b(?:is|are|become|becomes|follow|follows)\b)?\s*(?<=[:\w])[:=]?", re.IGNORECASE)
 _BAR, _OUTER_BARS = re.compile(r"(?<!\\)\|"), re.compile(r"^\||(?<!\\)\|$")
+_OF_ATTENTION = re.compile(r"softmax|attention|attn|scaled|√|sqrt|q.*k", re.IGNORECASE)
 _ESCAPED = re.compile(r"\\([\\`*{}\[\]<>#|&$~^!_+=.)-])")
 
 _MAX_ONE_CALCULATION = 24
@@ -51,7 +55,10 @@ _OPERATOR = re.compile(
 )
 """What stands between an operand and the next matrix of a formula."""
 _FACTOR = re.compile(r"[\d)}](?:\s|\\cdot|\\times|\\left|[·×*(\[])*$")
+_NUMERATOR = re.compile(r"frac\s*\{\s*(?:\\left\s*[\[(.|]\s*)?$")
 _COMMENT = re.compile(r"(?<!\\)%[^\n]*")
+_CHAINED = re.compile(r"\s*&?\s*(?:[=≈+{}]|\\begin|\\approx|\\cdot|\\times)")
+"""Beginning of a line that continues the formula above."""
 _HORIZONTAL_RULES = re.compile(
     r"\\(?:hline|toprule|midrule|bottomrule|cline\{[^}]*\}|cmidrule(?:\([^)]*\))?\{[^}]*\}|endhead)"
 )
@@ -61,7 +68,10 @@ _SPAN = re.compile(r"\\multi(?:column|row)\{[^}]*\}\{[^}]*\}\{([^}]*)\}")
 _COLOUR = re.compile(
     r"\\(?:cell|row|text)?color(?:\[[^\]]*\])?\{[^}]*\}|\\(?:centering|small|footnotesize|hspace\{[^}]*\})"
 )
-_LEFT_SIDE = re.compile(r"((?:[^\n$&;,]|\\[,;])+?)\s*&?\s*(?:=|≈|\\approx)\s*(?:\\left\s*[\[(.|]\s*)?$")
+_LABEL = re.compile(r"([^\n$&:;=\\]{2,60})[*_]*\s*:[*_]*\s*(?:\\[(\[]|\$+)?\s*$")
+_LEFT_SIDE = re.compile(
+    r"((?:\([^()\n$&;]*\)|[^\n$&;,]|\\[,;])+?)\s*&?\s*(?:=|≈|\\approx)\s*(?:\{|\\left\s*[\[(.|]\s*)?$"
+)
 _SYMBOL = re.compile(r"\s*[XQKVW](?:[_^](?:\{[^{}]*\}|\w))*\s*")
 _LATEX_CAPTION = re.compile(r"\\caption\*?\{((?:[^{}]|\{[^{}]*\})*)\}")
 _TITLE = re.compile(r"\\(?:(?:sub)*section|paragraph|textbf|emph|title|textit)\*?\{((?:[^{}]|\{[^{}]*\})*)\}")
@@ -79,6 +89,7 @@ def read_markdown(text: str) -> Sheet:
     >>> read_markdown("**Q**\\n\\n| | 0 |\\n|---|---|\\n| I | 1 |").tables[0]
     WrittenTable(table='query', cells=(('1',),), rows=('I',), columns=('0',), description='')
     """
+    text = _MATH_FENCE.sub(r"$$\n\1$$", html.unescape(text))
     sheet = Sheet(text=text)
     above: list[str] = []
     spent = ""  # a caption below its table, already used
@@ -93,7 +104,10 @@ def read_markdown(text: str) -> Sheet:
             vectors = _vector_columns(header, body)
             for caption, rows in vectors.items():
                 sheet.add([caption], rows, [row[0] for row in body] if 0 not in map(len, body) else [], [])
-            if not vectors:
+            steps = _step_columns(header, body)
+            for caption, cells in steps.items():
+                sheet.add([caption], [cells], [UNKNOWN_ROW], [row[0] for row in body])
+            if not vectors and not steps:
                 sheet.add(captions, *split_labels(header, body))
             above = []
         elif kind == "code":
@@ -118,15 +132,27 @@ def _vector_columns(header: list[str], body: list[list[str]]) -> dict[str, list[
     }  # fmt: skip
 
 
+def _step_columns(header: list[str], body: list[list[str]]) -> dict[str, list[str]]:
+    """Return the columns of a table with the steps of one query beside each other: `score | scaled | softmax`."""
+    names = [name for name in header[1:] if (step := parse_caption(name)) and step[0] in KEY_COLUMNS[:-1]]
+    order = [KEY_COLUMNS.index(step[0]) for step in map(parse_caption, names) if step]
+    if len(order) < 2 or order != sorted(set(order)) or not any(map(_OF_ATTENTION.search, names)):
+        return {}
+    columns = {name: [row[header.index(name)] for row in body if len(row) == len(header)] for name in names}
+    numeric = all(not text or read_number(text) for column in columns.values() for text in column)
+    return columns if numeric and all(map(len, columns.values())) else {}
+
+
 def _read_code(sheet: Sheet, lines: list[str], above: list[str]) -> None:
     """Read the arrays of a code block; program text may hold lists that are no tables, which are left out."""
     language, *body = lines
     text = "\n".join(body)
     is_program = bool(_PROGRAM.search(text)) or "py" in language
     sheet.sequential |= is_program
-    arrays = list(find_arrays(text, above[-_CAPTION_SEARCH_LINES:]))
+    first, arrays = len(sheet.tables) + 1, list(find_arrays(text, above[-_CAPTION_SEARCH_LINES:]))
     for array in arrays:
         sheet.add_array(array, is_program)
+    sheet.adjacent.update([] if is_program else sheet.tables[first:])
     if arrays and not is_program:
         above.clear()
     above += [line for line in body if line.strip()][-_CAPTION_SEARCH_LINES:] if is_program else []
@@ -237,7 +263,7 @@ def _markdown_blocks(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
             index = end
         elif r"\begin{" in line:
             end, depth = index, 0
-            while end == index or (depth > 0 and end < len(lines)):
+            while end == index or (end < len(lines) and (depth > 0 or _CHAINED.match(lines[end]))):
                 depth += lines[end].count(r"\begin{") - lines[end].count(r"\end{")
                 end += 1
             yield "tex", lines[index:end]
@@ -298,7 +324,7 @@ def _latex_tables(text: str, before: str = "") -> Iterator[tuple[list[str], list
         after = text[match.end() : following.start()] if following else text[match.end() : match.end() + 20]
         if kind == "matrix" and r"\begin{matrix}" in before and after.lstrip().startswith(("\\\\", "&")):
             continue  # labels of another matrix
-        is_operand = (following and _OPERATOR.fullmatch(after)) or _FACTOR.search(before)
+        is_operand = (following and _OPERATOR.fullmatch(after)) or _FACTOR.search(before) or _NUMERATOR.search(before)
         if kind.endswith(("matrix", "array")) and is_operand:
             continue  # an operand: the numbers at the end of the chain of equals signs count
         body = _latex_rows(inside, kind)
@@ -325,9 +351,12 @@ def _latex_captions(before: str) -> Iterator[str]:
     bare = re.sub(
         r"\\begin\{(?:aligned|align|matrix|equation|gather|center|table|displaymath)\*?\}(\[[^\]]*\])?", "", bare
     )
+    bare = re.sub(r"\n\s*(?=[={}])", " ", bare)  # a formula in several lines
     left = _LEFT_SIDE.search(re.sub(r"\s*(?:&|\\\\|\s)*$", "", bare))
     if left:
         yield from re.split(r"\\q?quad\b|\\\[|\\\(|\\\\", left[1])[-1].split("=")
+    elif label := _LABEL.search(before):
+        yield label[1].strip(" -*_")
     yield from (_strip_latex(title) for title in reversed(_TITLE.findall(before)[-3:]))
     lines = [line for line in before.splitlines() if line.strip() and "\\" not in line]
     yield from (_strip_latex(line) for line in reversed(lines[-4:]))

@@ -4,6 +4,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import chain
 
 from peasy import config
 from peasy.config import JsonDict
@@ -29,6 +30,8 @@ _MAX_TABLES = 500
 """Maximum number of tables in one file."""
 
 _BY_QUERY = ("x", "query", "scores", "scaled", "masked", "powers", "weights", "context", "output", "concat")
+_UNRELATED = {"x", "source", "context", "output", "concat"}
+"""Vectors of one token with these names only, `x` and `attention(x)`, do not follow from each other."""
 _STAGES = {
     "x": 0, "source": 0, "w_q": 1, "b_q": 1, "w_k": 1, "b_k": 1, "query": 2, "key": 2, "key_transposed": 2, "scores": 3,
     "scaled": 4, "masked": 5, "powers": 6, "sums": 6, "weights": 7, "w_v": 7, "b_v": 7, "value": 7, "context": 8,
@@ -62,6 +65,8 @@ class Sheet:
     inferred: list[JsonDict] = field(default_factory=list)
     literals: set[WrittenTable] = field(default_factory=set)
     """Tables that a program holds in its text: they are given there, not calculated."""
+    adjacent: set[WrittenTable] = field(default_factory=set)
+    """Tables that an author wrote directly below another one: they follow from it."""
     text: str = ""
     """Text with its calculations; "" if the file is no running text."""
     sequential: bool = False
@@ -146,7 +151,7 @@ class Sheet:
                 self.settings[name] = value
             return is_setting
         # `num_heads = 16` in a lecture is no misspelt setting
-        is_typed = _SETTING_VALUES.fullmatch(value) and len(name) > 3 and not name.startswith(("num_", "n_"))
+        is_typed = _SETTING_VALUES.fullmatch(value) and len(name) > 3 and not re.match(r"num_|n_|.*=", line)
         near = did_you_mean(name, SETTINGS[3:]) if is_typed else None
         if near and parse_caption(name) is None:
             raise InvalidInput(f'"{line.strip()[:60]}": there is no such setting.', hint=near)
@@ -183,6 +188,8 @@ class Sheet:
         inferred: JsonDict = {}
         for table, found in zip(self.tables, self.inferred, strict=True):
             inferred |= found if table in tables else {}
+        if not {step for step, _ in filter(None, map(parse_caption, (table.table for table in tables)))} - _UNRELATED:
+            tables = [replace(table, table="") if UNKNOWN_ROW in table.rows else table for table in tables]
         fields: JsonDict = {"title": title, **inferred, **settings}
         named = [split_totals(t, _step_of(t), {*t.rows} & {*t.columns})[0] for t in tables if t.table]
         heads = [parsed[1] or 1 for table in named if (parsed := parse_caption(table.table))]
@@ -191,7 +198,19 @@ class Sheet:
         keys = _infer_keys(named, len(fields["tokens"]))
         if keys:
             fields.setdefault("source_tokens", list(keys))
-        return replace(config.read(Example, fields), written=tuple(tables))
+        return replace(config.read(Example, fields), written=tuple(_join_heads(tables)))
+
+
+def _join_heads(tables: Sequence[WrittenTable]) -> list[WrittenTable]:
+    """Return the tables with the projections of all heads, W_Q^(1) and W_Q^(2), beside each other as one."""
+    joined = list(tables)
+    for step in ("w_q", "w_k", "w_v"):
+        parts = [table for table in joined if table.table.startswith(f"{step} head ")]
+        if len({table.table for table in parts}) == len(parts) > 1 and len({len(table.cells) for table in parts}) == 1:
+            rows = zip(*(table.cells for table in parts), strict=True)
+            whole = replace(parts[0], table=step, cells=tuple(tuple(chain(*row)) for row in rows), columns=())
+            joined = [whole if table is parts[0] else table for table in joined if table not in parts[1:]]
+    return joined
 
 
 def _parse_symbol(caption: str, cells: _Rows, has_heads: bool = False) -> tuple[str, int | None] | None:
@@ -266,6 +285,8 @@ def _split_parts(tables: Sequence[WrittenTable]) -> list[list[WrittenTable]]:
     for table in tables:
         if parts[-1] and _is_scaled(table, parts[-1][-1]):
             table = replace(table, table=table.table.replace("scores", "scaled"))
+        elif table.table.startswith("scores") and any(_is_softmax_of(table, other) for other in parts[-1]):
+            table = replace(table, table=table.table.replace("scores", "weights"))
         if parse_caption(table.table) and any(_contradicts(table, other) for other in parts[-1]):
             parts.append([other for other in parts[-1] if comes_before(other, table)])
         parts[-1].append(table)
@@ -281,6 +302,14 @@ def _is_scaled(table: WrittenTable, scores: WrittenTable) -> bool:
     middle = ratios[len(ratios) // 2] if ratios else 1.0
     near = sum(abs(ratio - middle) <= 0.02 * abs(middle) for ratio in ratios)
     return len(numbers[0]) == len(numbers[1]) and abs(middle - 1) > 0.02 and near > len(ratios) / 2
+
+
+def _is_softmax_of(table: WrittenTable, scores: WrittenTable) -> bool:
+    """True if a table is called scores, S, like one before it, and its rows are shares that sum to 1."""
+    if table.table != scores.table or table.cells == scores.cells or len(table.cells) != len(scores.cells):
+        return False
+    rows = [[number.value if (number := read_number(str(cell))) else -1.0 for cell in row] for row in table.cells]
+    return all(row and min(row) >= 0 and abs(sum(row) - 1) < 0.02 for row in rows)
 
 
 def comes_before(other: WrittenTable, table: WrittenTable) -> bool:
@@ -436,7 +465,7 @@ def _infer_tokens(tables: Sequence[WrittenTable]) -> tuple[str, ...]:
 
 def _infer_keys(tables: Sequence[WrittenTable], queries: int) -> tuple[str, ...]:
     """Infer the source tokens (keys) if they differ from the queries' tokens."""
-    by_key = [table for table in tables if _step_of(table) in KEY_ROWS]
+    by_key = [table for table in tables if _step_of(table) in KEY_ROWS and UNKNOWN_ROW not in table.rows]
     source = [table for table in by_key if _step_of(table) == "source"]
     has_inputs = any(_step_of(table) == "x" for table in tables)
     if not source and (has_inputs or (by_key and all(len(table.cells) <= queries for table in by_key))):

@@ -20,9 +20,9 @@ _CONTINUED = re.compile(r"\s*(?:=|≈|\+)\s*\S")
 _EQUALS = re.compile(r"(?<![<>!])[=≈](?!=)")
 _ENDS_IN_NUMBER = re.compile(rf"[=≈]\s*{_NUMBER}\s*\Z")
 _CLAUSE = re.compile(r"(?:[:;,]|\.(?!\d))\s+(?![\[\d]|[^\[\]]*\])")
-_INDEXED = re.compile(r"(\w*?[A-Za-z])(?:_?\{?(\d+|[₀-₉]+)\}?|_(\w+)|\[(\w+)\]|\((.+)\))")
+_INDEXED = re.compile(r"(\w*?[A-Za-z])(?:_?\{?(\d+|[₀-₉]+)\}?|_(\w+)|_\{(?:\\text\{)?(\w+)\}+|\[(\w+)\]|\((.+)\))")
 _IN_SENTENCE = re.compile(
-    rf"(?<![-+×·⋅*/@] )(?<![-+×·⋅*/@\w])([A-Za-z]\w{{0,3}})\s*=\s*({_VALUE.pattern})(?!\s*[-+×·⋅*/@^=])"
+    rf"(?<![-+×·⋅*/@] )(?<![-+×·⋅*/@\w])([A-Za-z](?:\w{{0,3}}|_\{{\w+\}}))\s*=\s*({_VALUE.pattern})(?!\s*[-+×·⋅*/@^=])"
 )
 _BULLET = re.compile(r"^\s*(?:[-*•>]\s+|\d+[.)]\s+|\$)*")
 _CALL = re.compile(r"(.*?)\s*\(\[.*|(.*?)\s*\[[^\]]*[,\s].*")

@@ -68,6 +68,31 @@ def test_missing_names_and_odd_ids(model):
         from_sentencepiece(model, {"<unk>": 0, "</s>": 7})
 
 
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_a_file_without_eos_and_with_other_names_of_special_tokens(kind, caplog):
+    """Nothing ends a text; control pieces are special tokens, whatever their names."""
+    model = train(kind, eos_id=-1, bos_id=-1, unk_piece="<UNK>", control_symbols="<EOS>")
+    library = sentencepiece.SentencePieceProcessor(model_proto=model)
+    tokenizer = from_sentencepiece(model)
+    assert "no token ends a text" in caplog.text
+    for text in CORPUS[:4]:
+        assert tokenizer.encode_ids(text) == library.encode(text), text
+    end = library.piece_to_id("<EOS>")
+    assert tokenizer.encode_ids("<EOS>") == [end]
+    assert (tokenizer.decode([end]), tokenizer.decode([end], keep_special_tokens=True)) == ("", "<EOS>")
+
+
+@pytest.mark.parametrize(("kind", "name"), [("bpe", "MBartTokenizer"), ("unigram", "LlamaTokenizer")])
+def test_a_class_that_contradicts_its_file_is_named_and_the_ids_are_the_librarys(kind, name, caplog):
+    model = train(kind)
+    library = sentencepiece.SentencePieceProcessor(model_proto=model)
+    tokenizer = from_sentencepiece(model, config={"tokenizer_class": name, "add_bos_token": False})
+    assert f"{name} makes {'unigram' if kind == 'bpe' else 'BPE'} of this" in caplog.text
+    for text in CORPUS[:4]:
+        pieces = [library.id_to_piece(id) for id in library.encode(text)]
+        assert [tokenizer.token(id) for id in tokenizer.encode_ids(text, add_special_tokens=False)] == pieces
+
+
 def train(model_type, **options):
     out = io.BytesIO()
     options = {

@@ -16,6 +16,7 @@ from peasy.tokenization.tokenizer_classes import (
     BYTE_FALLBACK_DECODERS,
     FILE_CLASS,
     ROBERTA,
+    UNIGRAM,
     bert_steps,
     special_token,
     with_added_tokens,
@@ -98,16 +99,17 @@ def from_sentencepiece(
 ) -> Tokenizer:
     """Make a tokenizer of a sentencepiece model; `vocabulary` gives the ids if they are not the file's.
 
-    Texts are split as the file prescribes; pieces missing from `vocabulary` become unknown. The eos token is appended
-    to each text, and the language token of M2M100 comes before it; Llama's class adds what its config says.
+    Texts are split as the file prescribes; pieces missing from `vocabulary` become unknown. The eos token, if there is
+    one, is appended to each text, and the language token of M2M100 comes before it; Llama's class adds what its config says.
     """
     pieces, normalisation, is_bpe = _read_model(model)
     config = dict(config or {})
     ids, special = _piece_ids(pieces, vocabulary, config)
     class_name = config.get("tokenizer_class")
     is_marian = vocabulary is not None and class_name is None
-    eos, unk = next((name for name in ("</s>", "[SEP]", "<eos>") if name in ids), "</s>"), "<unk>"
-    for name in (eos, unk):
+    eos = next((name for name in ("</s>", "[SEP]", "<eos>") if name in ids), "")
+    unk = next((piece for piece, _, kind in pieces if kind == _UNKNOWN), "<unk>")
+    for name in (unk, eos or ("</s>" if vocabulary else unk)):
         if name not in ids:
             raise InvalidInput(f"The vocabulary of the sentencepiece model has no {name}.")
     if sorted(ids.values()) != list(range(len(ids))):
@@ -115,7 +117,8 @@ def from_sentencepiece(
     without_id = [piece for piece, _, kind in pieces if piece not in ids and kind == _NORMAL]
     ordered = sorted(ids, key=lambda piece: ids[piece]) + without_id
     has_bytes = any(kind == _BYTE for _, _, kind in pieces)
-    added = ["<pad>", *(() if is_marian else ("<s>", "<bos>")), eos, unk, *special]
+    control = [piece for piece, _, kind in pieces if kind == _CONTROL and vocabulary is None]
+    added = ["<pad>", *(() if is_marian else ("<s>", "<bos>")), eos, unk, *special, *control]
     steps, language = _sentencepiece_steps(normalisation, has_bytes), f"__{config.get('src_lang') or 'en'}__ "
     if is_bpe:
         model_json = _bpe_model(pieces, ordered, unk)
@@ -147,11 +150,14 @@ def from_sentencepiece(
         config = default | ({"tokenizer_class": "LlamaTokenizer"} if is_bpe else {}) | config
         templates = _bos_template(config, ids)
     elif is_unnamed:
-        _LOG.warning("tokenizer_config.json names no class: %s ends each text, as in T5.", eos)
-    if class_name in _BPE_CLASSES and not is_bpe:
-        _LOG.warning("%s makes BPE of this unigram model; its ids are the sentencepiece library's here.", class_name)
+        ending = f"{eos} ends each text, as in T5" if eos else "no token ends a text"
+        _LOG.warning("tokenizer_config.json names no class: %s.", ending)
+    if class_name in (UNIGRAM if is_bpe else _BPE_CLASSES):
+        kinds = ("unigram", "BPE") if is_bpe else ("BPE", "unigram")
+        _LOG.warning("%s makes %s of this %s model; its ids are the sentencepiece library's here.", class_name, *kinds)
     data = _tokenizer_json(model_json, ids, added, templates, steps)
-    named: JsonDict = {"eos_token": eos, "unk_token": unk} | ({"pad_token": "<pad>"} if "<pad>" in ids else {})
+    roles = {"eos_token": eos, "unk_token": unk, "pad_token": "<pad>"}
+    named: JsonDict = {role: token for role, token in roles.items() if token in ids}
     is_separate = vocabulary is not None and (without_id or not is_bpe)
     follows_library = class_name in _SENTENCEPIECE_CLASSES or (class_name in _BPE_CLASSES and not is_bpe)
     named |= {LONGEST_MATCH: True} if follows_library else {}

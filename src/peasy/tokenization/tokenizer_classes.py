@@ -29,13 +29,13 @@ _SPECIAL_TOKEN_KEYS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_
 _ADDED_TOKEN_FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 _WORDPIECE = ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer", "MPNetTokenizer")
 ROBERTA = ("RobertaTokenizer", "BartTokenizer", "LongformerTokenizer")
-_UNIGRAM = (
+UNIGRAM = (
     "T5Tokenizer", "XLMRobertaTokenizer", "CamembertTokenizer", "AlbertTokenizer", "MBartTokenizer", "PegasusTokenizer",
 )  # fmt: skip
 _UNKNOWN_ID = {"T5Tokenizer": 2, "XLMRobertaTokenizer": 3, "AlbertTokenizer": 1, "MBartTokenizer": 3}
 """Id of unknown characters, whatever the file says; no class of a unigram model spells them as bytes."""
 _BYTE_LEVEL = ("GPT2Tokenizer", "CodeGenTokenizer", "GPTNeoXTokenizer", "Qwen2Tokenizer", *ROBERTA)
-_MODELS_OF_CLASSES = {"WordPiece": _WORDPIECE, "Unigram": _UNIGRAM, "BPE": _BYTE_LEVEL}
+_MODELS_OF_CLASSES = {"WordPiece": _WORDPIECE, "Unigram": UNIGRAM, "BPE": _BYTE_LEVEL}
 _QWEN_PATTERN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
@@ -66,7 +66,7 @@ def apply_tokenizer_class(data: JsonDict, config: JsonDict) -> JsonDict:
         )  # fmt: skip
     if name in _WORDPIECE and kind == "WordPiece":
         return data | bert_steps(config)
-    if name in _UNIGRAM and kind == "Unigram":
+    if name in UNIGRAM and kind == "Unigram":
         return data | _unigram_steps(name, data, config)
     if kind != "BPE":
         return data

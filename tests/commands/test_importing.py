@@ -124,6 +124,8 @@ def test_extra_weights_are_refused_with_the_flag_that_ignores_them(copied):
 
 def test_a_config_without_a_model_type_asks_for_the_family(copied):
     config = json.loads((copied / "config.json").read_text())
+    with pytest.raises(InvalidInput, match="says 'gpt2', not 'bert'"):
+        peasy.import_model(copied, as_="bert")
     config = {name: value for name, value in config.items() if name not in ("model_type", "architectures")}
     (copied / "config.json").write_text(json.dumps(config))
     with pytest.raises(InvalidInput, match="no model_type") as error:

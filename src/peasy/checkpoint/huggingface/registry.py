@@ -75,6 +75,9 @@ def detect_family(
     if given is None and name is None and not architectures:
         hint = "Name its family: peasy import FOLDER --as bert, or another of " + ", ".join(FAMILIES) + "."
         raise InvalidInput(f"{where} has no model_type.", hint=hint)
+    if None not in (given, name) and given != name:
+        hint = "--as names the family of a folder without a model_type: omit it."
+        raise InvalidInput(f"{where} says {str(given)[:80]!r}, not {name!r}.", hint=hint)
     if given is None and name is None:  # older files: the class names the family
         name = next((family.name for family in FAMILIES.values() if set(architectures) & {*family.architectures}), None)
     name = name if given is None else given  # type: ignore[assignment]

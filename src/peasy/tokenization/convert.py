@@ -100,7 +100,7 @@ def from_sentencepiece(
     """Make a tokenizer of a sentencepiece model; `vocabulary` gives the ids if they are not the file's.
 
     Texts are split as the file prescribes; pieces missing from `vocabulary` become unknown. The eos token, if there is
-    one, is appended to each text, and the language token of M2M100 comes before it; Llama's class adds what its config says.
+    one, is appended to each text, and M2M100's language token comes before it; Llama's class adds what its config says.
     """
     pieces, normalisation, is_bpe = _read_model(model)
     config = dict(config or {})

@@ -87,7 +87,7 @@ def test_a_class_that_contradicts_its_file_is_named_and_the_ids_are_the_librarys
     model = train(kind)
     library = sentencepiece.SentencePieceProcessor(model_proto=model)
     tokenizer = from_sentencepiece(model, config={"tokenizer_class": name, "add_bos_token": False})
-    assert f"{name} makes {'unigram' if kind == 'bpe' else 'BPE'} of this" in caplog.text
+    assert f"{name} makes {'a unigram model' if kind == 'bpe' else 'BPE'} of this" in caplog.text
     for text in CORPUS[:4]:
         pieces = [library.id_to_piece(id) for id in library.encode(text)]
         assert [tokenizer.token(id) for id in tokenizer.encode_ids(text, add_special_tokens=False)] == pieces

@@ -117,8 +117,8 @@ def from_sentencepiece(
     without_id = [piece for piece, _, kind in pieces if piece not in ids and kind == _NORMAL]
     ordered = sorted(ids, key=lambda piece: ids[piece]) + without_id
     has_bytes = any(kind == _BYTE for _, _, kind in pieces)
-    control = [piece for piece, _, kind in pieces if kind == _CONTROL and vocabulary is None]
-    added = ["<pad>", *(() if is_marian else ("<s>", "<bos>")), eos, unk, *special, *control]
+    control = [piece for piece, _, kind in pieces if kind == _CONTROL and not is_marian]
+    added = ["<pad>", eos, unk, *special, *control]
     steps, language = _sentencepiece_steps(normalisation, has_bytes), f"__{config.get('src_lang') or 'en'}__ "
     if is_bpe:
         model_json = _bpe_model(pieces, ordered, unk)
@@ -138,7 +138,7 @@ def from_sentencepiece(
         language = str(config.get("src_lang") or "en_XX")
         templates = (f"$A </s> {language if language in ids else 'en_XX'}", "$A $B </s>")
     elif eos == "[SEP]" and "[CLS]" in ids:
-        templates, added = ("[CLS] $A [SEP]", "[CLS] $A [SEP] $B [SEP]"), [*added, "[CLS]", "[MASK]"]
+        templates = ("[CLS] $A [SEP]", "[CLS] $A [SEP] $B [SEP]")
     is_unnamed = vocabulary is None and class_name in (None, FILE_CLASS)
     is_llama = class_name in _BPE_CLASSES or (is_unnamed and (has_bytes or "add_bos_token" in config))
     if is_llama:
@@ -153,8 +153,8 @@ def from_sentencepiece(
         ending = f"{eos} ends each text, as in T5" if eos else "no token ends a text"
         _LOG.warning("tokenizer_config.json names no class: %s.", ending)
     if class_name in (UNIGRAM if is_bpe else _BPE_CLASSES):
-        kinds = ("unigram", "BPE") if is_bpe else ("BPE", "unigram")
-        _LOG.warning("%s makes %s of this %s model; its ids are the sentencepiece library's here.", class_name, *kinds)
+        made = ("a unigram model of this BPE" if is_bpe else "BPE of this unigram") + " model"
+        _LOG.warning("%s makes %s; its ids are the sentencepiece library's here.", class_name, made)
     data = _tokenizer_json(model_json, ids, added, templates, steps)
     roles = {"eos_token": eos, "unk_token": unk, "pad_token": "<pad>"}
     named: JsonDict = {role: token for role, token in roles.items() if token in ids}

@@ -226,7 +226,9 @@ def test_fields_of_files_in_use_are_read():
     """Both names of a RoPE field, no length, no model_type, or notes of the author; a contradiction is refused."""
     sizes = {"vocab_size": 61, "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3}
     neox = sizes | {"model_type": "gpt_neox", "intermediate_size": 40, "rotary_pct": 0.5, "rotary_emb_base": 10000}
-    assert read(neox | {"partial_rotary_factor": 0.5, "rope_theta": 10000, "license": "x"}) == read(neox)
+    assert read(
+        neox | {"partial_rotary_factor": 0.5, "rope_theta": 10000, "license": "x", "eos_token_ids": [2]}
+    ) == read(neox)
     with pytest.raises(InvalidInput, match="contradicts rotary_pct"):
         read(neox | {"partial_rotary_factor": 0.25})
     assert read(neox).max_seq_len == 2048

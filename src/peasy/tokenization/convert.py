@@ -117,8 +117,7 @@ def from_sentencepiece(
     without_id = [piece for piece, _, kind in pieces if piece not in ids and kind == _NORMAL]
     ordered = sorted(ids, key=lambda piece: ids[piece]) + without_id
     has_bytes = any(kind == _BYTE for _, _, kind in pieces)
-    control = [piece for piece, _, kind in pieces if kind == _CONTROL and not is_marian]
-    added = ["<pad>", eos, unk, *special, *control]
+    added = ["<pad>", eos, unk, *special, *(p for p, _, kind in pieces if kind == _CONTROL and not is_marian)]
     steps, language = _sentencepiece_steps(normalisation, has_bytes), f"__{config.get('src_lang') or 'en'}__ "
     if is_bpe:
         model_json = _bpe_model(pieces, ordered, unk)
@@ -144,8 +143,7 @@ def from_sentencepiece(
     if is_llama:
         bos = "<s>" if "<s>" in ids else "<bos>"
         if "add_bos_token" not in config:
-            message = "No add_bos_token in tokenizer_config.json: %s begins each text; transformers 5 adds none."
-            _LOG.warning(message, bos)
+            _LOG.warning("No add_bos_token in the config: %s begins each text; transformers 5 adds none.", bos)
         default = {"bos_token": bos, "eos_token": eos, "add_bos_token": True}
         config = default | ({"tokenizer_class": "LlamaTokenizer"} if is_bpe else {}) | config
         templates = _bos_template(config, ids)

@@ -40,7 +40,7 @@ IGNORED_FIELDS = """
     unsloth_fixed unsloth_version author created_date license is_encoder_decoder summary_type summary_use_proj
     summary_activation summary_proj_to_labels summary_first_dropout summary_last_dropout activation_dropout
     hidden_dropout embed_dropout embd_pdrop resid_pdrop attn_pdrop attention_probs_dropout_prob embedding_dropout
-    use_return_dict sentence_transformers sbert_ce_default_activation_function dropout class_weights
+    use_return_dict eos_token_ids sentence_transformers sbert_ce_default_activation_function dropout class_weights
     hidden_dropout_prob custom_pipelines attention_softmax_in_fp32 scale_attention_softmax_in_fp32 export_model_type
 """
 """Fields of training, sampling and the library; none changes what a forward pass computes."""

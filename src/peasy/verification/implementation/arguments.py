@@ -30,6 +30,8 @@ class Sizes:
     length: int = 16
     side: int = 4
     grouped: bool = False
+    causal: bool = False
+    """Whether a constructor's causal flag is set that is off by default."""
 
     @property
     def d_model(self) -> int:
@@ -298,6 +300,8 @@ def _constructor_argument(
         return make_config(hint, sizes, guess, required_only, _setting_options(cls)) if given else _UNKNOWN
     if role == "key_heads" and (required or sizes.grouped):
         return sizes.constructor_value(role)
+    if sizes.causal and is_causal_flag(parameter):
+        return True
     if {"scale", "scaled"} & {*snake_case(parameter.name).split("_")} and isinstance(parameter.default, bool):
         return True  # whether to scale
     if not required and (required_only or role not in (*_SIZE_ROLES, "dropout", "batch", "device")):
@@ -317,6 +321,12 @@ def _constructor_argument(
         by_type = {bool: False, int: sizes.d_model, float: 0.0, str: ""}
         return by_type.get(hint)
     return value
+
+
+def is_causal_flag(parameter: inspect.Parameter) -> bool:
+    """Return whether a constructor's parameter switches a causal mask on that is off by default."""
+    named = re.search("causal|casual|autoregressive|mask_future|unidirectional", snake_case(parameter.name))
+    return parameter.default is False and bool(named)
 
 
 def _no_norm(*sizes: object, **options: object) -> Callable[..., Any]:

@@ -19,9 +19,14 @@ def _softmax_over_queries(xp: Namespace, masked: Array) -> Array:
     return np.swapaxes(softmax(xp, np.swapaxes(masked, -1, -2)), -1, -2)
 
 
+def _double_softmax(xp: Namespace, masked: Array) -> Array:
+    return np.asarray(softmax(xp, softmax(xp, masked)))
+
+
 _NORMALISATIONS = {
     "": NORMALISATIONS["softmax"],
     "softmax over queries": Normalisation("columns", "%s", "Softmax of each column.", _softmax_over_queries),
+    "double softmax": Normalisation("twice", "%s", "Softmax of the softmax.", _double_softmax),
     "no softmax": NORMALISATIONS["none"],
     "sum instead of softmax": NORMALISATIONS["sum"],
 }

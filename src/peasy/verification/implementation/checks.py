@@ -23,7 +23,7 @@ from peasy.verification.implementation.creation import is_module
 from peasy.verification.implementation.forms import Attempt
 from peasy.verification.implementation.judge import judge
 from peasy.verification.implementation.judgement import Context, Judgement, line_that_sets, parameters_around, place_of
-from peasy.verification.implementation.masks import builder_place, judge_pattern, mask_place
+from peasy.verification.implementation.masks import builder_place, judge_pattern, mask_place, slicing_place
 from peasy.verification.implementation.names import is_unspecific, projection_role, role_of
 from peasy.verification.implementation.reading import Reading, read_cores
 from peasy.verification.implementation.repeated_call import RepeatedCall, quiet
@@ -93,11 +93,12 @@ def _check_alignment(longer: RepeatedCall, reading: Reading, found: Judgement) -
 def check_groups(attempt: Attempt, reading: Reading, context: Context, found: Judgement, seed: int) -> str:
     """Call a function with fewer key and value heads than query heads; return what was tried."""
     layout, others = attempt.layout, [name for name, role in attempt.roles.items() if role in ("key", "value")]
-    if layout is None or layout.axes != "bht" or len(others) != 2 or not context.function:
+    if layout is None or layout.axes not in ("bht", "bth") or len(others) != 2 or not context.function:
         return ""
     head_axis = 3 - reading.attended[0] if reading.attended[0] in (1, 2) else 1
-    heads = max(attempt.subject.inputs[others[0]].shape[head_axis] // 2, 1)
-    grouped = _resized(attempt.subject, others, head_axis, heads, seed)
+    queries = [name for name, role in attempt.roles.items() if role == "query"]
+    several = _resized(attempt.subject, queries, head_axis, attempt.sizes.heads, seed)
+    grouped = _resized(several, others, head_axis, max(attempt.sizes.heads // 2, 1), seed)
     other = _read(grouped, seed)
     if other is None:
         return ""
@@ -136,6 +137,8 @@ def check_causal_flag(attempt: Attempt, context: Context, found: Judgement, seed
         if masks and waits and "named causal but not causal" in inner.mistakes:
             found.convention(f"{name}=True hides nothing without a mask")
             del inner.mistakes["named causal but not causal"]
+        if {"mask value too small", "masked scores become 0"} & {*found.mistakes}:
+            inner.mistakes.pop("named causal but not causal", None)
         found.take(inner)
         found.unknown += [f"With {name}=True: {text}" for text in inner.unknown]
         return "the causal flag"
@@ -217,11 +220,11 @@ def _second_chunks(attempt: Attempt, roles: Mapping[str, str], axis: int, prefix
         {name: np.take(array, indices, axis=axis) for name, array in subject.inputs.items()}
         for indices in (range(prefix), range(prefix, size))
     ]
-    offset = {roles["offset"]: prefix} if "offset" in roles else {}
+    offset, before = ({roles["offset"]: n} if "offset" in roles else {} for n in (prefix, 0))
     tables = {role: name for role, name in roles.items() if role in (*ROTARY_ROLES, "position_ids")}
     own = {name: subject.constants[name] for name in tables.values() if subject.constants.get(name) is not None}
     offset |= {name: _rows_of(table, size, slice(prefix, None)) for name, table in own.items()}
-    start = {name: _rows_of(table, size, slice(0, prefix)) for name, table in own.items()}
+    start = before | {name: _rows_of(table, size, slice(0, prefix)) for name, table in own.items()}
     if {"past_key", "past_value"} <= set(roles):
         by_role = {role: name for name, role in attempt.roles.items()}
         past = {roles[f"past_{part}"]: parts[0][by_role[part]] for part in ("key", "value") if part in by_role}
@@ -258,8 +261,9 @@ def _rows_of(table: Any, size: int, rows: slice) -> Any:
 
 def _state(attempt: Attempt) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Return what each part of a module keeps, beside its parameters, and a copy."""
-    parts = [vars(each) for each in attempt.module.modules()] if is_module(attempt.module) else []
-    kept = [each for part in parts for each in (part, part["_buffers"])]
+    objects = attempt.module.modules() if is_module(attempt.module) else [attempt.module]
+    parts = [vars(each) for each in objects if hasattr(each, "__dict__") and not inspect.isclass(each)]
+    kept = [each for part in parts for each in (part, part.get("_buffers", {}))]
     return [(each, {name: copy.deepcopy(v) for name, v in each.items() if name[0] != "_"}) for each in kept]
 
 
@@ -329,7 +333,8 @@ def _name_cache_mistake(second: RepeatedCall, whole: Reading, has_cache: bool, f
         return
     ones = np.ones((queries, keys), bool)
     if reading.allowed is not None and all(np.array_equal(each, np.tril(ones)) for each in reading.allowed):
-        found.mistake("causal top-left with a cache", builder_place(second, reading) or mask_place(reading))
+        place = slicing_place(reading) or builder_place(second, reading) or mask_place(reading)
+        found.mistake("causal top-left with a cache", place)
         return
     rows = whole.product[:, -queries:, :]
     if rows.shape == reading.product.shape and not np.allclose(rows, reading.product, atol=1e-3):

@@ -12,7 +12,14 @@ from typing import Any
 import numpy as np
 
 from peasy.errors import InvalidInput
-from peasy.verification.implementation.arguments import SIZES, Sizes, required_scale, signature_of, source_of
+from peasy.verification.implementation.arguments import (
+    SIZES,
+    Sizes,
+    is_causal_flag,
+    required_scale,
+    signature_of,
+    source_of,
+)
 from peasy.verification.implementation.by_output import judge_by_output
 from peasy.verification.implementation.call_text import CallFailure, call_not_found, failure
 from peasy.verification.implementation.calls import attempts
@@ -39,6 +46,7 @@ from peasy.verification.implementation.loading import definitions
 from peasy.verification.implementation.masks import (
     MaskTrial,
     declared_mask_meaning,
+    is_weak,
     judge_pattern,
     judge_weak_mask,
     mask_place,
@@ -258,6 +266,9 @@ def _why_unscaled(state: Examination) -> str:
         return "its name says Luong's attention, which is published so"
     if re.search(r"cos(ine)?_?sim", f"{Path(state.file).stem} {state.name}", re.I):
         return "its name says cosine similarity, of queries and keys whose length its caller makes 1"
+    scaled = re.search(r"\n *(.*\.weight(?:\.data)?(?: *[*/]=|\.(?:mul|div)_\().*)", source_of(state.target))
+    if scaled:
+        return f"it scales its own weights: {scaled[1]}"
     for node, source in definitions(Path(state.file)):
         if re.fullmatch(rf"scaled_?{re.escape(state.name)}", node.name, re.I):
             return f"{node.name} of the same file is the scaled one"
@@ -275,7 +286,8 @@ def _named_causal(name: str) -> bool:
 def _judge_masks(state: Examination, attempt: Attempt, reading: Reading, found: Judgement) -> None:
     """Judge the mask of the call itself, and every mask argument."""
     _judge_bias(reading, found)
-    named = _named_causal(state.name) and not attempt.mask_names and not attempt.flag_names
+    named = _named_causal(state.name) or attempt.sizes.causal
+    named = named and not attempt.mask_names and not attempt.flag_names
     judge_pattern(attempt.subject, reading, named, found)
     for name, role in attempt.mask_names.items():
         _judge_mask_argument(state, attempt, reading, name, role, found)
@@ -371,6 +383,8 @@ def _judge_masked_call(state: Examination, attempt: Attempt, trial: MaskTrial, f
         found.mistake("mask of another sequence", repeating_place(reading))
     elif reading.replaced is not None and reading.replaced.any():
         judge_weak_mask(reading, found)
+    elif is_weak(reading, trial):
+        found.mistake("mask value too small", weak_place(reading))
     elif not trial.changed and (inner.unknown or _waits_for_another_argument(attempt, trial, trace)):
         state.notes.append(f"{next(iter(trial.constants))} has no effect with the other arguments as they are.")
     elif not trial.changed:
@@ -399,11 +413,16 @@ def _waits_for_another_argument(attempt: Attempt, trial: MaskTrial, trace: Trace
 def _with_more_sizes(state: Examination, attempt: Attempt, found: Judgement) -> Diagnosis:
     """Repeat the judgement with other numbers and other sizes; all must agree."""
     grouped = [replace(SIZES[0], grouped=True)] if _has_groups(state.target) else []
-    for seed, sizes in enumerate((*SIZES, *grouped), 1):
+    flags = [p.name for p in signature_of(state.target) if is_causal_flag(p)] if inspect.isclass(state.target) else []
+    causal = [replace(SIZES[0], causal=True)] if flags and not state.call else []
+    for seed, sizes in enumerate((*SIZES, *grouped, *causal), 1):
         again = Examination(state.target, state.name, state.file, state.call, state.namespace, state.seed + seed)
         unknown: list[str] = []
         for other in islice(_attempts(again, sizes), _MAX_ATTEMPTS):
             more = _judge_attempt(again, other, seed)
+            if sizes.causal:
+                _take_causal(state, flags[0], more, found)
+                break
             if more.unknown and not more.mistakes:
                 unknown += more.unknown
                 continue
@@ -421,6 +440,17 @@ def _with_more_sizes(state: Examination, attempt: Attempt, found: Judgement) -> 
             found.unknown += [text for text in unknown if text not in found.unknown]
     _judge_without_fused_kernel(state, attempt, found)
     return _diagnosis(state, attempt, found)
+
+
+def _take_causal(state: Examination, flag: str, more: Judgement, found: Judgement) -> None:
+    """Add what was found with a constructor's causal flag."""
+    if more.unknown and not more.mistakes:
+        state.notes.append(f"With {flag}=True it was not compared: {more.unknown[0]}")
+        return
+    found.take(more)
+    state.checks.append("the causal flag")
+    if any("causal" in text for text in more.conventions):
+        found.convention(f"{flag}=True is causal")
 
 
 def _judge_without_fused_kernel(state: Examination, attempt: Attempt, found: Judgement) -> None:

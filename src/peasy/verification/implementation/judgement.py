@@ -36,8 +36,8 @@ class Judgement:
     """Whether some row of queries, keys or values belongs to several tokens."""
 
     def mistake(self, name: str, place: Place | None = None) -> None:
-        """Add a mistake once; the first place counts."""
-        self.mistakes.setdefault(name, place)
+        """Add a mistake once; the first place that is known counts."""
+        self.mistakes[name] = self.mistakes.get(name) or place
 
     def caution(self, name: str, place: Place | None = None) -> None:
         """Add a caution once."""

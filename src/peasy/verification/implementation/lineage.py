@@ -27,6 +27,8 @@ class Lineage:
     """What led to an operand: a number it was multiplied by, products with layers, kinds of operations on the way."""
 
     factor: float = 1.0
+    folded: float = 1.0
+    """Number by which the call multiplies the weights of the nearest layer."""
     learned_factor: bool = False
     consistent: bool = True
     scale_ops: list[Op] = field(default_factory=list)
@@ -48,6 +50,7 @@ class Lineage:
         factors = {round(other.factor, 9) for other in others}
         if len(factors) == 1:
             self.factor *= others[0].factor
+            self.folded = others[0].folded
         elif len(factors) > 1:
             self.consistent = False
         return self
@@ -72,6 +75,8 @@ def _walk(trace: Trace, op: Op, memory: dict[int, Lineage]) -> Lineage:
         here.projections.append(op)
         if len(activations) > 1:
             here.kinds.add("product")
+        for source, _ in op.inputs[-2:]:
+            here.folded *= _number_before(trace, trace.ops[source])
         return here
     if op.name in _NORMS:
         return _past_norm(trace, here, activations, memory)
@@ -96,6 +101,14 @@ def _walk(trace: Trace, op: Op, memory: dict[int, Lineage]) -> Lineage:
     else:
         here.kinds.add(f"unknown {op.name}")
     return here.merge([lineage(trace, parent, memory) for parent in parents])
+
+
+def _number_before(trace: Trace, op: Op) -> float:
+    """Return the number by which a parameter was multiplied before this record, through views; 1 if by none."""
+    number = number_of(trace, op) if op.name.rstrip("_") in ("mul", "div") else None
+    if is_activation(op) or not op.inputs or (number is None and op.name not in LAYOUTS):
+        return 1.0
+    return (number[0] if number else 1.0) * _number_before(trace, trace.ops[op.inputs[0][0]])
 
 
 def _past_norm(trace: Trace, here: Lineage, sources: list[tuple[int, int]], memory: dict[int, Lineage]) -> Lineage:

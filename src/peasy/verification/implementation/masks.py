@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 
 from peasy.verification.implementation.arguments import signature_of, source_of
+from peasy.verification.implementation.call_text import call_method
 from peasy.verification.implementation.core import COPIES, Array, find_cores, grows
 from peasy.verification.implementation.judgement import Judgement, line_that_sets, place_of
 from peasy.verification.implementation.loading import definitions
 from peasy.verification.implementation.names import role_of
-from peasy.verification.implementation.reading import Reading
+from peasy.verification.implementation.reading import HIDDEN, Reading
 from peasy.verification.implementation.repeated_call import RepeatedCall
 from peasy.verification.implementation.trace import Op, Place, to_float
 
@@ -40,13 +41,23 @@ def mask_place(reading: Reading) -> Place | None:
     return place_of(_mask_op(reading))
 
 
-def repeating_place(reading: Reading) -> Place | None:
-    """Return the line that repeats a mask for the heads; the one that applies it, if none does."""
+def _mask_ops(reading: Reading) -> list[Op]:
+    """Return the operations of the call that make its mask, in order."""
     op, path = _mask_op(reading), {each.index for each in reading.core.path}
     sources = [source for source, _ in op.inputs if source not in path] if op is not None else []
-    made = [each for source in sources for each in reading.trace.ancestors(source)]
-    grown = [each for each in made if each.name in COPIES and each.place and grows(each)]
-    return max(grown, key=lambda each: each.index).place if grown else mask_place(reading)
+    made = {each.index: each for source in sources for each in reading.trace.ancestors(source) if each.place}
+    return [made[index] for index in sorted(made)]
+
+
+def repeating_place(reading: Reading) -> Place | None:
+    """Return the line that repeats a mask for the heads; the one that applies it, if none does."""
+    grown = [each for each in _mask_ops(reading) if each.name in COPIES and grows(each)]
+    return grown[-1].place if grown else mask_place(reading)
+
+
+def slicing_place(reading: Reading) -> Place | None:
+    """Return the line that cuts a mask out of a larger one."""
+    return next((each.place for each in reversed(_mask_ops(reading)) if each.name == "slice"), None)
 
 
 def builder_place(subject: RepeatedCall, reading: Reading) -> Place | None:
@@ -105,6 +116,14 @@ def judge_weak_mask(reading: Reading, found: Judgement) -> None:
     assert reading.bias is not None
     name = "mask value too small" if reading.bias[reading.replaced].any() else "masked scores become 0"
     found.mistake(name, weak_place(reading))
+
+
+def is_weak(reading: Reading, trial: "MaskTrial") -> bool:
+    """Return whether a mask only adds one small number to the scores of the masked keys, or of the others."""
+    if reading.bias is None:
+        return False
+    hidden, seen = reading.bias[~trial.alone], reading.bias[trial.alone]
+    return bool(np.ptp(hidden) == np.ptp(seen) == 0 and 0 < abs(hidden[0] - seen[0]) < -HIDDEN)
 
 
 def weak_place(reading: Reading) -> Place | None:
@@ -203,7 +222,7 @@ class MaskConvention:
         }  # fmt: skip
         shaped = by_shape[self.shape]
         if self.kind == "additive":
-            return np.where(shaped, np.float32(0), np.float32(-1e30))
+            return np.where(shaped, np.float32(0), np.float32(-1e3))  # so that a small factor is seen
         if self.kind in ("ones", "zeros"):
             return (shaped if self.kind == "ones" else ~shaped).astype(np.float32)
         return np.ascontiguousarray(shaped if self.kind == "attend" else ~shaped)
@@ -302,7 +321,8 @@ def declared_mask_meaning(target: object, file: str, name: str, namespace: Mappi
 
     If the parameter has an entry of its own in a docstring, only that is read: other lines may be about another mask.
     """
-    described = filter(None, (target, getattr(target, "forward", None)))
+    method = call_method(target) if inspect.isclass(target) else getattr(target, "forward", None)
+    described = filter(None, (target, method))
     text = "\n".join(filter(None, map(inspect.getdoc, described))).lower()
     entry = (
         rf"^([ \t]*)(?::param )?[`*]*{re.escape(name.lower())}[`*]*\s*(?:\([^\n]*\))?\s*:[^\n]*(?:\n\1[ \t]+[^\n]*)*"

@@ -177,7 +177,7 @@ def _flat_times(rows: TokenRows, axes: list[int]) -> Array:
 
 
 def _find_normaliser(reading: Reading) -> None:
-    path = reading.core.path
+    core, path = reading.core, reading.core.path
     softmaxes = [op for op in path if op.name in _SOFTMAX]
     exps = [op for op in path if op.name in _EXP and not any(s.name == "_log_softmax" for s in softmaxes)]
     sums = [op for op in path if op.name in ("sum", "mean", "cumsum")]
@@ -192,6 +192,9 @@ def _find_normaliser(reading: Reading) -> None:
     elif exps and (sums or any(op.name == "logsumexp" for op in path)):
         reading.normaliser = "softmax"
         _take_masked(reading, exps[0])
+        divided = [op for op in path if op.name.rstrip("_") == "div" and sums and op.index > sums[0].index]
+        if len(exps) == len(sums) == 1 and divided and core.covers(divided[0]):
+            reading.normalised = core.gather(divided[0], divided[0].outputs[0])
     elif exps:
         reading.normaliser = "unknown (exp without a sum)"
     else:

@@ -155,7 +155,7 @@ def _repairs(
     blamed = _blamed(error, target, values)
     nothing = [name for name in blamed if values[name] is None and "NoneType" in text]
     for name in nothing or blamed:
-        same = [n for n, v in values.items() if isinstance(v, Shape) and v == values[name]]
+        same = [n for n, v in values.items() if isinstance(v, Shape) and _key(v) == _key(values[name])]
         for value in (*_wanted_objects(error, name, target, sizes),
                       *_other_settings(error, values[name], sizes),
                       *_other_values(name, values[name], text, numbers, sizes)):  # fmt: skip

@@ -62,7 +62,7 @@ def judge_scale(reading: Reading, context: Context, found: Judgement) -> None:
         name = "?"  # another number that is 2/d_k for this width alone, such as 0.25/√d_k for 64
     if name == "scale by d_k" and len(_scale_ops(reading)) > 1:
         name = "scaled twice"
-    if normed or context.free_scale or (scale == 1 and reading.bias_learned):
+    if normed or (context.free_scale and name in ("no scale", "?")) or (scale == 1 and reading.bias_learned):
         found.convention(f"the scores are multiplied by {scale:.4g}, not by 1/√d_k = {d_key**-0.5:.4g}")
     elif scaled_late(reading):
         found.mistake("scale after softmax", place_of(late_scale_op(reading)))
@@ -86,11 +86,12 @@ _CHOSEN = r"(?:self\.)?\b\w*(?:scal|sqrt|temper)\w*\b(?![(.])"
 def _place_of_choice(reading: Reading, place: Place | None, name: str) -> Place | None:
     """Return the line that chooses a scale: of the constructor, or of the caller that gives it to a helper."""
     ops = _scale_ops(reading)
+    sides = bool(reading.query_line.scale_ops and reading.key_line.scale_ops)
     used = [{*re.findall(_CHOSEN, op.place.code)} for op in ops if op.place]
     unnamed = name == "scale multiplied" and not re.search(
         r"(\*=? *|mul_?\()(self\.)?\w*scal|scal\w* *\*", place.code if place else ""
     )
-    if name == "no scale" or unnamed or (name == "scaled twice" and not set.intersection(*used)):
+    if name == "no scale" or unnamed or (name == "scaled twice" and not (sides and set.intersection(*used))):
         return place
     made = line_that_sets(place, _CHOSEN, r".*[\d.)]")
     if made is not None or place is None:
@@ -145,6 +146,9 @@ def _scale_name(reading: Reading, context: Context, scale: float) -> str:
         *(("scale multiplied", width**0.5) for width in widths),
         *(("scale by number of heads", power) for power in ((count**-0.5, 1 / count) if count > 1 else ())),
     ]  # fmt: skip
+    folded = scale * reading.query_line.folded * reading.key_line.folded  # into the weights, by the call
+    if abs(folded * d_key**0.5 - 1) <= 1e-3:
+        return ""
     for name, value in candidates:
         if abs(scale - value) <= 1e-3 * value:
             return name

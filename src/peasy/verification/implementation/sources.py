@@ -27,7 +27,7 @@ def judge_sources(reading: Reading, context: Context, found: Judgement) -> None:
     product, place = reading.core.scores, place_of(reading.core.scores)
     if sources[1] == "value":
         own = sources[2] == "value" and reading.key_line.projections
-        place = _operand_place(reading, "key") if own else _place_that_names(product, "value")
+        place = _operand_place(reading, "key") if own else _place_that_names(reading, "value")
     if sources in (("query", "value", "key"), ("query", "value", "query")):
         found.mistake("keys and values swapped", place)
     elif sources[:2] == ("key", "query") and not reading.core.swapped:
@@ -48,12 +48,18 @@ def judge_sources(reading: Reading, context: Context, found: Judgement) -> None:
         found.mistake("values from the keys", _operand_place(reading, "value"))
 
 
-def _place_that_names(op: Op, role: str) -> Place | None:
-    """Return the innermost line whose statement has a name with this role: a helper only takes what it is given."""
-    for place in (op.place, *op.callers):
-        if role in map(role_of, re.findall(r"[^\W\d]\w*", statement(place))):
-            return place
-    return op.place
+def _place_that_names(reading: Reading, role: str) -> Place | None:
+    """Return the line that takes the keys from something with another role: of the product, or before it.
+
+    A helper only takes what it is given; a line that makes what its own names say is not meant.
+    """
+    before = sorted([*reading.key_line.ops, *reading.key_line.projections], key=lambda op: -op.index)
+    for op in (reading.core.scores, *before):
+        for place in (op.place, *op.callers):
+            made = re.findall(r"[^\W\d]\w*", statement(place).rpartition(" = ")[0])
+            if role in _roles_taken(place) and {*map(role_of, made)} != {role}:
+                return place
+    return place_of(reading.core.scores)
 
 
 def _normalised(reading: Reading) -> bool:
@@ -107,9 +113,22 @@ def _operand_place(reading: Reading, part: str) -> Place | None:
     own = [*line.projections[-1:], *sorted(line.ops, key=lambda op: op.index)]
     first = next((op for op in own if op not in known and op.place), None)
     if first is None:
-        return (reading.core.context if part == "value" else reading.core.scores).place
+        product = (reading.core.context if part == "value" else reading.core.scores).place
+        return None if part in _roles_taken(product) else product  # it takes what another line chose
     places, taken = (first.place, *first.callers), {each for op in known for each in (op.place, *op.callers)}
-    return next((place for place in places if place not in taken), places[-1])
+    return next((place for place in places if place not in taken and not _is_given(place, part)), places[-1])
+
+
+def _is_given(place: Place | None, role: str) -> bool:
+    """Return whether a line uses a parameter of its function with this role: the caller chose it."""
+    return role in _roles_taken(place, parameters_around(place))
+
+
+def _roles_taken(place: Place | None, names: list[str] | None = None) -> set[str]:
+    """Return the roles of the names, or of these names, that a statement uses, not of those that it makes."""
+    text = statement(place)
+    found = re.findall(r"[^\W\d]\w*", text.partition(" = ")[2] or text)
+    return {role_of(name) for name in found if names is None or name in names}
 
 
 def _layer_roles(reading: Reading, context: Context, found: Judgement) -> list[str]:
@@ -286,6 +305,8 @@ def judge_groups(reading: Reading, found: Judgement) -> None:
     """Judge grouped queries: which query heads share a key head and a value head."""
     keys, values = reading.core.right, reading.core.values[reading.core.value_rows[:, 0]]
     heads = heads_of(reading)
+    if _tiled_axis(reading):
+        found.mistake("kv heads tiled", _repeating_place(reading, "key"))
     if heads is None or heads.shape[1] < 4:
         return
     for row in heads:
@@ -301,10 +322,24 @@ def judge_groups(reading: Reading, found: Judgement) -> None:
         if neighbours and in_pairs:
             found.convention(f"grouped-query attention: {groups} key/value heads for {len(row)} query heads")
         elif neighbours or shared == [head % groups for head in range(len(row))]:
-            line = reading.value_line if neighbours else reading.key_line
-            grown = [op for op in line.ops if op.name in COPIES and grows(op)]
-            first = min(grown, key=lambda op: (COPIES.index(op.name), -op.index), default=None)
-            found.mistake("kv heads tiled", place_of(first))
+            found.mistake("kv heads tiled", _repeating_place(reading, "value" if neighbours else "key"))
         else:
             found.not_understood("Query heads share key heads in an unknown order.")
         return
+
+
+def _repeating_place(reading: Reading, part: str) -> Place | None:
+    """Return the line that repeats keys or values for the heads of a group."""
+    grown = [op for op in reading.lines[part].ops if op.name in COPIES and grows(op)]
+    return place_of(min(grown, key=lambda op: (COPIES.index(op.name), -op.index), default=None))
+
+
+def _tiled_axis(reading: Reading) -> bool:
+    """Return whether heads are an axis of the inputs, and a query head n takes the key head n modulo their number."""
+    axes = [axis for axis in (1, 2) if len(reading.query.shape) == 3 and axis not in reading.attended]
+    for axis in axes:
+        queries, keys = reading.query.shape[axis], reading.key.shape[axis]
+        at = reading.query.positions[axis][:, :, None]
+        if queries > keys > 1 and queries % keys == 0 and (at >= 0).all():
+            return bool((at % keys == reading.key.positions[axis][:, None, :]).all())
+    return False

@@ -791,3 +791,303 @@ class LearnedScale(Layers):
 def test_scales_that_are_free_or_learned_are_conventions():
     assert "the scores are multiplied by 8, not by 1/√d_k = 0.1443" in examine(NormedAndScaledFreely).conventions
     assert "the scale is learned" in examine(LearnedScale).conventions
+
+
+class Heads(nn.Module):
+    """Several heads, with hooks for the parts that the classes below write otherwise."""
+
+    def __init__(self, dim, heads):
+        super().__init__()
+        self.heads, self.width = heads, dim // heads
+        self.w_q, self.w_k, self.w_v, self.w_o = (nn.Linear(dim, dim) for _ in range(4))
+
+    def split(self, x):
+        return x.view(x.shape[0], -1, self.heads, self.width).transpose(1, 2)
+
+    def merge(self, context):
+        return self.w_o(context.transpose(1, 2).flatten(2))
+
+
+class OptionalCausal(Heads):
+    diagonal = 1
+
+    def __init__(self, dim, heads, causal=False):
+        super().__init__(dim, heads)
+        self.causal = causal
+        if causal:
+            self.register_buffer("future", torch.ones(32, 32, dtype=torch.bool).triu(self.diagonal))
+
+    def forward(self, x):
+        q, k, v = self.split(self.w_q(x)), self.split(self.w_k(x)), self.split(self.w_v(x))
+        scores = q @ k.mT / math.sqrt(self.width)
+        if self.causal:
+            scores = scores.masked_fill(self.future[: x.size(1), : x.size(1)], -math.inf)
+        return self.merge(scores.softmax(-1) @ v)
+
+
+class OptionalCausalTooFar(OptionalCausal):
+    diagonal = 2
+
+
+class OptionalCausalWithoutEffect(Heads):
+    def __init__(self, dim, heads, causal_mask=False):
+        super().__init__(dim, heads)
+        self.causal_mask = causal_mask
+
+    def forward(self, x):
+        q, k, v = self.split(self.w_q(x)), self.split(self.w_k(x)), self.split(self.w_v(x))
+        scores = q @ k.mT / math.sqrt(self.width)
+        if self.causal_mask:
+            scores.masked_fill(torch.ones(x.size(1), x.size(1), dtype=torch.bool).triu(1), -math.inf)
+        return self.merge(scores.softmax(-1) @ v)
+
+
+def test_a_causal_flag_of_a_constructor_is_tried():
+    right = examine(OptionalCausal)
+    assert (right.verdict, right.checks) == (EQUAL, ("the causal flag",))
+    assert "causal=True is causal" in right.conventions
+    assert examine(OptionalCausalTooFar).mistakes == ("causal mask off by one (future)",)
+    assert examine(OptionalCausalWithoutEffect).mistakes == ("named causal but not causal",)
+
+
+class ScaleInWeights(Heads):
+    power = 0.5
+
+    def forward(self, x):
+        divisor = self.width**self.power
+        q = nn.functional.linear(x, self.w_q.weight / divisor, self.w_q.bias / divisor)
+        scores = self.split(q) @ self.split(self.w_k(x)).mT
+        return self.merge(scores.softmax(-1) @ self.split(self.w_v(x)))
+
+
+class NoScaleInWeights(ScaleInWeights):
+    power = 0.0
+
+
+class ScaledWhenCreated(NoScaleInWeights):
+    def __init__(self, dim, heads):
+        super().__init__(dim, heads)
+        with torch.no_grad():
+            self.w_q.weight.mul_(self.width**-0.5)
+
+
+def test_a_scale_may_be_in_the_weights():
+    assert examine(ScaleInWeights).verdict == EQUAL
+    assert examine(NoScaleInWeights).mistakes == ("no scale",)
+    assert examine(ScaledWhenCreated).verdict == NOT_COMPARED
+
+
+def weak_added(q, k, v, mask):
+    scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))
+    scores = scores + (1.0 - mask.float()) * -1e-4
+    return torch.softmax(scores, dim=-1) @ v
+
+
+def test_a_mask_argument_times_a_small_number_hides_nothing():
+    diagnosis = examine(weak_added)
+    assert diagnosis.mistakes == ("mask value too small",)
+    assert "scores + " in dict(lines(diagnosis))["mask value too small"]
+
+
+class T5Heads(Heads):
+    power = 0.0
+
+    def forward(self, x):
+        scores = self.split(self.w_q(x)) @ self.split(self.w_k(x)).mT / self.width**self.power
+        return self.merge(scores.softmax(-1) @ self.split(self.w_v(x)))
+
+
+class T5ScaledByWidth(T5Heads):
+    power = 1.0
+
+
+def test_t5_may_leave_out_the_scale_but_has_no_other_known_one():
+    assert examine(T5Heads).verdict == EQUAL
+    assert examine(T5ScaledByWidth).mistakes == ("scale by d_k",)
+
+
+class StartPosition(Layers):
+    """A cache that is written only where a position is given, as in Llama's code; positions come from the caller."""
+
+    def __init__(self, dim):
+        super().__init__(dim)
+        self.cache_k, self.cache_v = torch.zeros(4, 16, dim), torch.zeros(4, 16, dim)
+
+    def forward(self, x, start_pos=None):
+        (batch, time, _), past = x.shape, start_pos or 0
+        q, k, v = self.w_q(x), self.w_k(x), self.w_v(x)
+        if start_pos is not None:
+            self.cache_k[:batch, past : past + time], self.cache_v[:batch, past : past + time] = k, v
+            k, v = self.cache_k[:batch, : past + time], self.cache_v[:batch, : past + time]
+        return attend(q, k, v, torch.ones(time, k.size(1), dtype=torch.bool).triu(past + 1))
+
+
+def test_a_cache_that_needs_a_position_gets_one_at_first():
+    diagnosis = examine(StartPosition)
+    assert (diagnosis.verdict, diagnosis.mistakes) == (EQUAL, ())
+    assert "a sequence in two chunks, with its cache" in diagnosis.checks
+
+
+class CutFromTop(Layers):
+    def __init__(self, dim):
+        super().__init__(dim)
+        self.register_buffer("hidden", torch.ones(32, 32, dtype=torch.bool).triu(1))
+
+    def forward(self, x, past=None):
+        q, k, v = self.w_q(x), self.w_k(x), self.w_v(x)
+        if past is not None:
+            k, v = torch.cat([past[0], k], dim=1), torch.cat([past[1], v], dim=1)
+        hidden = self.hidden[: q.size(1), : k.size(1)]
+        return attend(q, k, v, hidden), (k, v)
+
+
+def test_a_mask_cut_from_the_top_with_a_cache_is_blamed_where_it_is_cut():
+    code = dict(lines(examine(CutFromTop)))
+    assert code == {"causal top-left with a cache": "hidden = self.hidden[: q.size(1), : k.size(1)]"}
+
+
+class NumpyCache:
+    """A NumPy class that keeps its keys and values, and uses them or not."""
+
+    used = True
+
+    def __init__(self, d_model):
+        self.w_q, self.w_k, self.w_v = np.random.default_rng(0).normal(size=(3, d_model, d_model)) * d_model**-0.5
+        self.cache_k, self.cache_v = np.zeros((4, 16, d_model)), np.zeros((4, 16, d_model))
+
+    def __call__(self, x, start_pos=0):
+        batch, time, width = x.shape
+        q, k, v = x @ self.w_q, x @ self.w_k, x @ self.w_v
+        self.cache_k[:batch, start_pos : start_pos + time] = k
+        self.cache_v[:batch, start_pos : start_pos + time] = v
+        if self.used:
+            k, v = self.cache_k[:batch, : start_pos + time], self.cache_v[:batch, : start_pos + time]
+        scores = q @ k.swapaxes(-1, -2) / np.sqrt(width)
+        scores = np.where(np.tri(time, k.shape[1], k.shape[1] - time, dtype=bool), scores, -np.inf)
+        powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        return powers / powers.sum(axis=-1, keepdims=True) @ v
+
+
+class NumpyCacheNotUsed(NumpyCache):
+    used = False
+
+
+def test_a_cache_of_a_numpy_class_is_tried():
+    assert examine(NumpyCache).verdict == EQUAL
+    assert examine(NumpyCacheNotUsed).mistakes == ("cache not used",)
+
+
+class Projected(Layers):
+    def project_value(self, value):
+        return self.w_v(value)
+
+    def forward(self, query, key, value):
+        q = self.w_q(query)
+        k = self.w_k(key)
+        v = self.project_value(query)
+        return attend(q, k, v)
+
+
+class SwappedLayers(Layers):
+    def forward(self, x):
+        q = self.w_q(x)
+        k = self.w_v(x)
+        v = self.w_k(x)
+        scores = q @ k.mT / math.sqrt(x.size(-1))
+        return scores.softmax(-1) @ v
+
+
+class Twice(Heads):
+    def forward(self, x):
+        scale = self.width**-0.5
+        q = self.split(self.w_q(x)) * scale
+        scores = q @ self.split(self.w_k(x)).mT
+        scores = scores * scale
+        return self.merge(scores.softmax(-1) @ self.split(self.w_v(x)))
+
+
+def test_the_line_is_the_one_that_chose():
+    assert lines(examine(Projected)) == [("values from the queries", "v = self.project_value(query)")]
+    assert lines(examine(SwappedLayers)) == [("keys and values swapped", "k = self.w_v(x)")]
+    assert lines(examine(Twice)) == [("scaled twice", "scores = scores * scale")]
+
+
+class MaskedByNumbers:
+    """A NumPy class whose mask is multiplied, inverted, or a tiny number."""
+
+    def __init__(self, d_model):
+        self.w_q, self.w_k, self.w_v = np.random.default_rng(0).normal(size=(3, d_model, d_model)) * d_model**-0.5
+
+    def hide(self, scores, mask):
+        return scores + (1 - mask) * -1e9
+
+    def weigh(self, weights, mask):
+        return weights
+
+    def __call__(self, x, mask=None):
+        """mask: 1 = attend, 0 = hidden"""
+        q, k, v = x @ self.w_q, x @ self.w_k, x @ self.w_v
+        scores = q @ k.swapaxes(-1, -2) / np.sqrt(x.shape[-1])
+        scores = scores if mask is None else self.hide(scores, mask)
+        powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        weights = powers / powers.sum(axis=-1, keepdims=True)
+        return (weights if mask is None else self.weigh(weights, mask)) @ v
+
+
+class MaskedBackwards(MaskedByNumbers):
+    def hide(self, scores, mask):
+        return scores + mask * -1e9
+
+
+class MaskedLate(MaskedByNumbers):
+    def hide(self, scores, mask):
+        return scores
+
+    def weigh(self, weights, mask):
+        return weights * mask
+
+
+class MaskedWeakly(MaskedByNumbers):
+    def hide(self, scores, mask):
+        return scores + (1 - mask) * -1e-9
+
+
+def test_masks_of_numpy_classes():
+    assert examine(MaskedByNumbers).verdict == EQUAL
+    assert examine(MaskedBackwards).mistakes == ("mask inverted",)
+    assert examine(MaskedLate).mistakes == ("mask after softmax",)
+    assert examine(MaskedWeakly).mistakes == ("mask value too small",)
+
+
+def groups_of_queries(query, key, value, order="hg"):
+    b, n, heads, d = query.shape
+    m = key.shape[2]
+    q = query.reshape(b, n, m, heads // m, d) if order == "hg" else query.reshape(b, n, heads // m, m, d)
+    q = q if order == "hg" else q.transpose(2, 3)
+    scores = torch.einsum("bnmgd,bsmd->bmgns", q, key) / math.sqrt(d)
+    context = torch.einsum("bmgns,bsmd->bnmgd", torch.softmax(scores, dim=-1), value)
+    context = context if order == "hg" else context.transpose(2, 3)
+    return context.reshape(b, n, heads, d)
+
+
+def groups_tiled(query, key, value):
+    return groups_of_queries(query, key, value, order="gh")
+
+
+def test_groups_of_a_function_whose_heads_come_after_the_tokens():
+    assert examine(groups_of_queries).verdict == EQUAL
+    assert examine(groups_tiled).mistakes == ("kv heads tiled",)
+
+
+def twice_in_loops(Q, K, V):
+    out = np.zeros((Q.shape[0], V.shape[1]))
+    for i in range(Q.shape[0]):
+        row = np.exp([(Q[i] * K[j]).sum() / np.sqrt(Q.shape[1]) for j in range(K.shape[0])])
+        row = np.exp(row / row.sum())
+        for j in range(K.shape[0]):
+            out[i] += row[j] / row.sum() * V[j]
+    return out
+
+
+def test_a_double_softmax_in_loops_has_its_name():
+    assert examine(twice_in_loops).mistakes == ("double softmax",)

@@ -230,13 +230,14 @@ def _second_chunks(attempt: Attempt, roles: Mapping[str, str], axis: int, prefix
         past = {roles[f"past_{part}"]: parts[0][by_role[part]] for part in ("key", "value") if part in by_role}
         yield _changed(subject, parts[1], {name: subject.as_argument(value) for name, value in past.items()} | offset)
         return
+    inputs = {name: subject.as_argument(array) for name, array in parts[0].items()}
     first = _changed(subject, parts[0], start | ({roles["use_cache"]: True} if "use_cache" in roles else {}))
     try:
         with quiet():
             import torch
 
             with torch.no_grad():
-                result = first.run({**first.tensors(first.inputs), **first.constants})
+                result = first.run({**inputs, **first.constants})
     except Exception:
         return
     more = {roles["use_cache"]: True} if "use_cache" in roles else {}

@@ -111,9 +111,9 @@ def _operand_place(reading: Reading, part: str) -> Place | None:
     known = [op for line in others for op in (*line.projections, *line.ops)]
     line = reading.lines[part]
     own = [*line.projections[-1:], *sorted(line.ops, key=lambda op: op.index)]
-    first = next((op for op in own if op not in known and op.place), None)
+    product = (reading.core.context if part == "value" else reading.core.scores).place
+    first = next((op for op in own if op not in known and op.place not in (None, product)), None)
     if first is None:
-        product = (reading.core.context if part == "value" else reading.core.scores).place
         return None if part in _roles_taken(product) else product  # it takes what another line chose
     places, taken = (first.place, *first.callers), {each for op in known for each in (op.place, *op.callers)}
     return next((place for place in places if place not in taken and not _is_given(place, part)), places[-1])
@@ -127,8 +127,8 @@ def _is_given(place: Place | None, role: str) -> bool:
 def _roles_taken(place: Place | None, names: list[str] | None = None) -> set[str]:
     """Return the roles of the names, or of these names, that a statement uses, not of those that it makes."""
     text = statement(place)
-    found = re.findall(r"[^\W\d]\w*", text.partition(" = ")[2] or text)
-    return {role_of(name) for name in found if names is None or name in names}
+    found = [name for name in re.findall(r"[^\W\d]\w*", text.partition(" = ")[2] or text) if name in (names or [name])]
+    return {*map(role_of, found), *(projection_role([name]) for name in found)}
 
 
 def _layer_roles(reading: Reading, context: Context, found: Judgement) -> list[str]:

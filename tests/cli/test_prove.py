@@ -1,5 +1,8 @@
 """`peasy prove`."""
 
+from pathlib import Path
+from xml.etree import ElementTree
+
 WRONG = """
 import numpy as np
 
@@ -39,6 +42,14 @@ def test_failed_check_is_no_error(peasy, tmp_path):
     assert (ran.code, ran.json["ok"], ran.json["result"]["passed"]) == (8, True, False)
     assert ran.json["result"]["mistakes"] == ["scale by d_k"]
     assert "READMEs" not in ran.err, "the call is given"
+
+
+def test_folder_gives_a_junit_report(peasy, tmp_path):
+    (tmp_path / "mine.py").write_text(WRONG, encoding="utf-8")
+    ran = peasy("prove", tmp_path, "--out", tmp_path / "report.xml", "--json")
+    assert (ran.code, [Path(each).name for each in ran.json["files"]]) == (8, ["report.xml"])
+    (failed,) = ElementTree.parse(tmp_path / "report.xml").getroot().iter("failure")
+    assert "scale by d_k" in failed.get("message", "")
 
 
 def test_missing_model_and_file(peasy, tmp_path):

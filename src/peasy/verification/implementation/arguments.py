@@ -300,7 +300,7 @@ def _constructor_argument(
         return make_config(hint, sizes, guess, required_only, _setting_options(cls)) if given else _UNKNOWN
     if role == "key_heads" and (required or sizes.grouped):
         return sizes.constructor_value(role)
-    if sizes.causal and is_causal_flag(parameter):
+    if sizes.causal and parameter.name in causal_flags(cls):
         return True
     if {"scale", "scaled"} & {*snake_case(parameter.name).split("_")} and isinstance(parameter.default, bool):
         return True  # whether to scale
@@ -323,10 +323,10 @@ def _constructor_argument(
     return value
 
 
-def is_causal_flag(parameter: inspect.Parameter) -> bool:
-    """Return whether a constructor's parameter switches a causal mask on that is off by default."""
-    named = re.search("causal|casual|autoregressive|mask_future|unidirectional", snake_case(parameter.name))
-    return parameter.default is False and bool(named)
+def causal_flags(target: Any) -> list[str]:
+    """Return the parameters of a constructor that switch a causal mask on, and are off by default."""
+    off = [p.name for p in signature_of(target) if p.default is False] if inspect.isclass(target) else []
+    return [name for name in off if re.search("causal|casual|autoregressive|mask_future|unidirectional", name.lower())]
 
 
 def _no_norm(*sizes: object, **options: object) -> Callable[..., Any]:

@@ -15,7 +15,7 @@ from peasy.errors import InvalidInput
 from peasy.verification.implementation.arguments import (
     SIZES,
     Sizes,
-    is_causal_flag,
+    causal_flags,
     required_scale,
     signature_of,
     source_of,
@@ -286,7 +286,7 @@ def _named_causal(name: str) -> bool:
 def _judge_masks(state: Examination, attempt: Attempt, reading: Reading, found: Judgement) -> None:
     """Judge the mask of the call itself, and every mask argument."""
     _judge_bias(reading, found)
-    named = attempt.sizes.causal or (_named_causal(state.name) and not _causal_flags(state.target))
+    named = attempt.sizes.causal or (_named_causal(state.name) and not causal_flags(state.target))
     named = named and not attempt.mask_names and not attempt.flag_names
     judge_pattern(attempt.subject, reading, named, found)
     for name, role in attempt.mask_names.items():
@@ -413,7 +413,7 @@ def _waits_for_another_argument(attempt: Attempt, trial: MaskTrial, trace: Trace
 def _with_more_sizes(state: Examination, attempt: Attempt, found: Judgement) -> Diagnosis:
     """Repeat the judgement with other numbers and other sizes; all must agree."""
     grouped = [replace(SIZES[0], grouped=True)] if _has_groups(state.target) else []
-    flags = _causal_flags(state.target)
+    flags = causal_flags(state.target)
     causal = [replace(SIZES[0], causal=True)] if flags and not state.call else []
     for seed, sizes in enumerate((*SIZES, *grouped, *causal), 1):
         again = Examination(state.target, state.name, state.file, state.call, state.namespace, state.seed + seed)
@@ -440,11 +440,6 @@ def _with_more_sizes(state: Examination, attempt: Attempt, found: Judgement) -> 
             found.unknown += [text for text in unknown if text not in found.unknown]
     _judge_without_fused_kernel(state, attempt, found)
     return _diagnosis(state, attempt, found)
-
-
-def _causal_flags(target: Any) -> list[str]:
-    """Return the causal flags of a constructor that are off by default."""
-    return [p.name for p in signature_of(target) if is_causal_flag(p)] if inspect.isclass(target) else []
 
 
 def _take_causal(state: Examination, flag: str, more: Judgement, found: Judgement) -> None:

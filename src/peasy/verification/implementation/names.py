@@ -25,7 +25,6 @@ _PART_BY_NAME = {name: part for part, names in _NAMES.weights.items() for name i
 _IGNORED = frozenset(_NAMES.ignored.split())
 _CONSTRUCTOR_ROLES = {
     "bias": "flag", "attention_bias": "flag", "kernel_size": "kernel", "mask": "causal", "use_mask": "causal",
-    "causal_mask": "causal",
     "context": "length", "window": "length", "state": "d_model",
     "rope": "flag", "rotary": "flag", "scale": "scale", "rotary_emb": "flag", "group": "key_heads", "target": "",
     "source": "", "hidden": "d_model", "features": "d_model", "embedding": "d_model", "emb": "d_model",

@@ -127,7 +127,8 @@ def _is_given(place: Place | None, role: str) -> bool:
 def _roles_taken(place: Place | None, names: list[str] | None = None) -> set[str]:
     """Return the roles of the names, or of these names, that a statement uses, not of those that it makes."""
     text = statement(place)
-    found = [name for name in re.findall(r"[^\W\d]\w*", text.partition(" = ")[2] or text) if name in (names or [name])]
+    found = re.findall(r"[^\W\d]\w*", text.partition(" = ")[2] or text)
+    found = [name for name in found if names is None or name in names]
     return {*map(role_of, found), *(projection_role([name]) for name in found)}
 
 

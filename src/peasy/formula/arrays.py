@@ -107,22 +107,15 @@ def shape_mismatch(names: tuple[str, str], left: tuple[int, ...], right: tuple[i
 def check_shapes(query: Array, key: Array, value: Array) -> None:
     """Check that key and value match, and that batch and heads of the query fit."""
     check_axes(query=query, key=key, value=value)
+    q, k, v = (format_shape(array.shape) for array in (query, key, value))
     if not query.ndim == key.ndim == value.ndim:
-        raise InvalidInput(
-            f"query is {format_shape(query.shape)}, key is {format_shape(key.shape)} "
-            f"and value is {format_shape(value.shape)}.",
-            hint="All three must have the same number of axes.",
-        )
+        message = f"query is {q}, key is {k} and value is {v}."
+        raise InvalidInput(message, hint="All three must have the same number of axes.")
     if key.shape[:-1] != value.shape[:-1]:
-        raise InvalidInput(
-            f"key is {format_shape(key.shape)} and value is {format_shape(value.shape)}: "
-            "every key needs exactly one value.",
-            hint="All dimensions but the last must be equal.",
-        )
+        message = f"key is {k} and value is {v}: every key needs exactly one value."
+        raise InvalidInput(message, hint="All dimensions but the last must be equal.")
     if query.ndim > 2 and query.shape[0] != key.shape[0]:
-        raise InvalidInput(
-            f"query is {format_shape(query.shape)} and key is {format_shape(key.shape)}: the batch sizes differ."
-        )
+        raise InvalidInput(f"query is {q} and key is {k}: the batch sizes differ.")
     if query.ndim == 4 and query.shape[1] != key.shape[1] and (not key.shape[1] or query.shape[1] % key.shape[1]):
         message = f"{query.shape[1]} query heads cannot share {key.shape[1]} KV heads evenly."
         raise InvalidInput(message, hint="The number of query heads must be a multiple of the number of KV heads.")

@@ -50,12 +50,9 @@ def combine_masks(
                 hint="window=3 attends at most 2 positions away; window=(3, 0) attends 3 back and none ahead.",
             )
         distance = position_distances(xp, n_query, n_key, device)
-        allowed = xp.ones((n_query, n_key), dtype=xp.bool, device=device)
-        if back is not None:
-            allowed = allowed & (distance <= back)
-        if ahead is not None:
-            allowed = allowed & (distance >= -ahead)
-        masks.append(allowed)
+        anywhere = n_query + n_key
+        masks.append(distance <= (anywhere if back is None else back))
+        masks.append(distance >= -(anywhere if ahead is None else ahead))
     if mask is not None:
         masks.append(as_mask(query, mask, (*query.shape[:-1], n_key)))
     if bias is not None:

@@ -90,11 +90,9 @@ class Additive(Scoring, Record, eq=False):
         w, u, v = (xp.astype(weight, query.dtype, copy=False) for weight in weights)
         projected_query, projected_key = project(query, w, ("query", "w")), project(key, u, ("key", "u"))
         if not (w.ndim == u.ndim == 2 and v.ndim == 1 and w.shape[1] == u.shape[1] == v.shape[0]):
-            raise InvalidInput(
-                f"w is {format_shape(w.shape)}, u is {format_shape(u.shape)} and v is {format_shape(v.shape)}: "
-                "their hidden widths differ.",
-                hint="w and u must have the same number of columns, and v one number for each.",
-            )
+            shapes = [format_shape(weight.shape) for weight in (w, u, v)]
+            message = "w is {}, u is {} and v is {}: their hidden widths differ.".format(*shapes)
+            raise InvalidInput(message, hint="w and u must have the same number of columns, and v one number for each.")
         return xp.tanh(projected_query[..., :, None, :] + projected_key[..., None, :, :]) @ v
 
 

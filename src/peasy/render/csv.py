@@ -8,10 +8,10 @@ import io
 from collections.abc import Iterator
 
 from peasy.render import sanitize
-from peasy.render.figure_tables import tables_of
+from peasy.render.figure_tables import PlainPart, plain_parts
 from peasy.render.number import is_number
 from peasy.views import document as doc
-from peasy.views.document import Cell, Document, DocumentPart
+from peasy.views.document import Cell, Document
 
 
 def draw(document: Document) -> str:
@@ -19,7 +19,7 @@ def draw(document: Document) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     settings = [[[escape_formula(text) for text in line.split(": ", 1)] for line in document.settings]]
-    blocks = [block for block in [*settings, *(list(_part_rows(part)) for part in document.parts)] if block]
+    blocks = [block for block in [*settings, *(list(_part_rows(part)) for part in plain_parts(document))] if block]
     for index, block in enumerate(blocks):
         if index:
             out.write("\n")
@@ -37,7 +37,7 @@ def escape_formula(text: str) -> str:
     return f"'{text}" if text.lstrip(" ")[:1] in {"=", "+", "-", "@", "⇥", "␍", "|", "%"} and text else text
 
 
-def _part_rows(part: DocumentPart) -> Iterator[list[str]]:
+def _part_rows(part: PlainPart) -> Iterator[list[str]]:
     match part:
         case doc.Matrix():
             yield [escape_formula(part.name)]
@@ -52,12 +52,6 @@ def _part_rows(part: DocumentPart) -> Iterator[list[str]]:
             yield from ([_format_cell(cell) for cell in row] for row in part.rows)
         case doc.Arithmetic(title, lines):
             yield from ([escape_formula(line)] for line in (title, *lines))
-        case doc.Heading() | doc.Paragraph() | doc.Formula():
-            pass
-        case _:
-            for index, table in enumerate(tables_of(part)):
-                yield from [[]] * bool(index)
-                yield from _part_rows(table)
 
 
 def _format_cell(cell: Cell) -> str:

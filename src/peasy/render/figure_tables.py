@@ -4,15 +4,23 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from peasy.views.document import CacheFigure, Cell, Curves, Diagram, Links, Maps, Matrix, Plane, Table
+from peasy.views import document as doc
+from peasy.views.document import CacheFigure, Cell, Curves, Diagram, Document, Links, Maps, Matrix, Plane, Table
 
 Plot = Plane | Curves | Diagram
 Figure = Maps | Links | CacheFigure
+PlainPart = doc.Heading | doc.Paragraph | doc.Formula | doc.Arithmetic | Matrix | Table
 
 _MAX_LINKS = 400
 """Maximum number of links listed, strongest first."""
 
 _REDUCTION_NAMES = {"mean": "the mean", "max": "the largest"}
+
+
+def plain_parts(document: Document) -> Iterator[PlainPart]:
+    """Yield the parts of a document, with its figures as tables."""
+    for part in document.parts:
+        yield from [part] if isinstance(part, PlainPart) else tables_of(part)
 
 
 def tables_of(figure: Plot | Figure) -> list[Matrix | Table]:

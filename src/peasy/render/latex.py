@@ -12,10 +12,10 @@ from pathlib import Path
 
 from peasy import config
 from peasy.render import number, sanitize, tex
-from peasy.render.figure_tables import tables_of
+from peasy.render.figure_tables import PlainPart, plain_parts
 from peasy.render.grid import Grid, lay_out, table_text
 from peasy.views import document as doc
-from peasy.views.document import Document, DocumentPart
+from peasy.views.document import Document
 
 _MAX_SIZE = 40
 """Maximum number of rows or columns of one table."""
@@ -42,7 +42,7 @@ _CJK_PACKAGES = r"""\ifLuaTeX\IfFileExists{luatexja.sty}{\usepackage{luatexja}}{
 
 def draw(document: Document) -> str:
     """Render the document as a LaTeX file, or as a fragment without preamble, title and rounding notice."""
-    body = "\n\n".join(block for part in document.parts for block in _blocks(part, document))
+    body = "\n\n".join(block for part in plain_parts(document) for block in _blocks(part, document))
     notice = _small(escape(number.rounding_notice(document.decimals)))
     closing = f"\n\n{notice}" if document.has_numbers() else ""
     content = f"\\section*{{{_escape_line(document.title)}}}\n\n{body}{closing}\n"
@@ -89,7 +89,7 @@ def _latex_for(character: str) -> str:
     return rf"\fbox{{\tiny U+{ord(character):04X}}}"
 
 
-def _blocks(part: DocumentPart, document: Document) -> Iterator[str]:
+def _blocks(part: PlainPart, document: Document) -> Iterator[str]:
     match part:
         case doc.Heading(text):
             command = "textbf" if document.fragment else "subsection*"
@@ -106,9 +106,6 @@ def _blocks(part: DocumentPart, document: Document) -> Iterator[str]:
             yield from _matrix(lay_out(part, document.decimals, _MAX_SIZE))
         case doc.Table():
             yield _table(part, document)
-        case _:
-            for table in tables_of(part):
-                yield from _blocks(table, document)
 
 
 def _validated_tex(source: str) -> str:

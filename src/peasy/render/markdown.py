@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from peasy.render import number, sanitize
-from peasy.render.figure_tables import tables_of
+from peasy.render.figure_tables import PlainPart, plain_parts
 from peasy.render.grid import Grid, lay_out, table_text
 from peasy.views import document as doc
-from peasy.views.document import Document, DocumentPart
+from peasy.views.document import Document
 
 _MAX_SIZE = 200
 """Maximum number of rows or columns of one table."""
@@ -19,7 +19,7 @@ _LIST_START = re.compile(r"^(\d+)(?=[.)](?:\s|$))|^(?=[-+=])")
 def draw(document: Document) -> str:
     """Render the document as Markdown."""
     blocks = [f"# {_escape_line(document.title)}"]
-    for part in document.parts:
+    for part in plain_parts(document):
         blocks.extend(_blocks(part, document))
     if document.has_numbers():
         blocks.append(f"*{number.rounding_notice(document.decimals)}*")
@@ -40,7 +40,7 @@ def _escape_line(text: str) -> str:
     return escape(" ".join(sanitize.one_line(text).split()))
 
 
-def _blocks(part: DocumentPart, document: Document) -> Iterator[str]:
+def _blocks(part: PlainPart, document: Document) -> Iterator[str]:
     match part:
         case doc.Heading(text):
             yield f"## {part.prefix}{_escape_line(text)}"
@@ -62,9 +62,6 @@ def _blocks(part: DocumentPart, document: Document) -> Iterator[str]:
             yield _table(map(escape, shown.header), body, shown.numeric)
             if shown.notice:
                 yield f"> {shown.notice}"
-        case _:
-            for table in tables_of(part):
-                yield from _blocks(table, document)
 
 
 def _matrix(grid: Grid) -> Iterator[str]:

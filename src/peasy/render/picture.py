@@ -39,8 +39,7 @@ def draw_pdf(document: Document) -> bytes:
 
 def svg_to_pdf(drawn: str, title: str) -> bytes:
     """Draw an SVG in the shipped font as a PDF page; its width and height are plain numbers, in points."""
-    names = ("svglib.svglib", "reportlab.pdfgen.canvas", "reportlab.lib.utils")
-    svglib, pdfgen, reader = map(_plots, names)
+    svglib, pdfgen, reader = map(_plots, ("svglib.svglib", "reportlab.pdfgen.canvas", "reportlab.lib.utils"))
     width, height = (float(size) for size in re.findall(r'(?:width|height)="([\d.]+)"', drawn)[:2])
     buffer = io.BytesIO()
     # reportlab writes the time of day into a file unless it is told to be invariant

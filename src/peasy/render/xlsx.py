@@ -11,10 +11,10 @@ from typing import Any
 
 from peasy.extras import require_extra
 from peasy.render import sanitize, tex
-from peasy.render.figure_tables import tables_of
+from peasy.render.figure_tables import PlainPart, plain_parts
 from peasy.render.number import is_number
 from peasy.views import document as doc
-from peasy.views.document import Cell, Document, DocumentPart
+from peasy.views.document import Cell, Document
 
 _MAX_FORMULA = 8_000
 """Maximum length of a formula; Excel's own limit is 8,192 characters."""
@@ -45,10 +45,7 @@ class _SheetWriter:
             "given": book.add_format({"font_color": "#0B5CAD", "num_format": number}),
             "computed": book.add_format({"num_format": number}), "text": None,
         }  # fmt: skip
-        plain = doc.Heading | doc.Paragraph | doc.Formula | doc.Arithmetic | doc.Matrix | doc.Table
-        self.parts: list[DocumentPart] = []
-        for part in document.parts:
-            self.parts += [part] if isinstance(part, plain) else tables_of(part)
+        self.parts = list(plain_parts(document))
         row, self.places = 4 + len(document.settings), dict[str, int]()
         for part in self.parts:  # the first row of the numbers of every matrix; the first one of a name is referred to
             if isinstance(part, doc.Matrix):
@@ -110,7 +107,7 @@ class _SheetWriter:
             self.sheet.write_string(row, column, sanitize.escape_control(text)[:_MAX_TEXT], self.formats[style])
 
 
-def _rows(part: DocumentPart) -> list[list[Cell]]:
+def _rows(part: PlainPart) -> list[list[Cell]]:
     """Return the cells of a part; those of a matrix are written by `_matrix`."""
     match part:
         case doc.Heading(text):
@@ -126,4 +123,3 @@ def _rows(part: DocumentPart) -> list[list[Cell]]:
         case doc.Table():
             titles: list[list[Cell]] = [[part.title]] if part.title else []
             return [*titles, list(part.columns), *map(list, part.rows)]
-    return []

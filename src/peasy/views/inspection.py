@@ -325,8 +325,7 @@ def _topk_attention_maps(trace: results.GenerationTrace) -> Iterator[doc.Maps]:
                 values[:, :, row, step.num_cached + step.num_computed :] = np.nan
             for topk in step.attention:
                 if topk.path in paths:
-                    down = paths.index(topk.path)
-                    values[down, np.arange(heads)[:, None], row, topk.keys] = topk.weights
+                    values[paths.index(topk.path), np.arange(heads)[:, None], row, topk.keys] = topk.weights
         yield doc.Maps(
             name, values, tuple(step.piece for step in trace.steps), keys,
             tuple(str(path.layer) for path in paths), tuple(map(str, range(heads))), row_axis="generated",

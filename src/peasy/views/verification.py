@@ -146,8 +146,7 @@ def junit_report(diagnoses: Sequence[Diagnosis]) -> str:
         elif not diagnosis.passed:
             failure = ElementTree.SubElement(case, "failure", message=sentence)
             failure.text = "\n".join(_xml_text(_finding_line(finding)) for finding in diagnosis.findings)
-    failures = sum(diagnosis.passed is False for diagnosis in diagnoses)
-    suite.set("failures", str(failures))
+    suite.set("failures", str(sum(diagnosis.passed is False for diagnosis in diagnoses)))
     suite.set("skipped", str(sum(diagnosis.passed is None for diagnosis in diagnoses)))
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
 

@@ -18,8 +18,7 @@ from peasy.parameters import Record
 from peasy.worked import operations as op
 from peasy.worked.example import AdditiveScoringConfig, Example
 from peasy.worked.graph import Graph, GraphNode, Route, Step
-from peasy.worked.position_steps import PositionAngles, Rotate
-from peasy.worked.steps import Mask, Normalise, Scale, Score, SelectHead, SinkSoftmax
+from peasy.worked.steps import Mask, Normalise, PositionAngles, Rotate, Scale, Score, SelectHead, SinkSoftmax
 
 _BIAS_ROW = "bias"
 """Name of the row axis of a bias, which has one row."""

@@ -19,8 +19,7 @@ from peasy.worked import operations as op
 from peasy.worked.attention_graph import EXTRA_MATRICES, FormulaSettings, QkNorm, attention_graph, head_name
 from peasy.worked.builder import GraphBuilder
 from peasy.worked.example import Example, NormalisationName, ScoringName, check_size
-from peasy.worked.position_steps import PositionAngles, SineCosine
-from peasy.worked.steps import Normalise
+from peasy.worked.steps import Normalise, PositionAngles, SineCosine
 from peasy.worked.training import CrossEntropy, LabelSmoothing, TargetMean
 
 SOFTMAX = Normalise(NORMALISATIONS["softmax"])

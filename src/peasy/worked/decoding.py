@@ -135,8 +135,7 @@ class BestScores(Selection):
     tex = r"\operatorname{best}($0)"
 
     def forward(self, xp: Namespace, numbers: Array) -> Array:
-        chosen = _chosen(xp, numbers, self.count)
-        return xp.sum(chosen * xp.reshape(numbers, (1, -1)), axis=-1, keepdims=True)
+        return xp.sum(_chosen(xp, numbers, self.count) * xp.reshape(numbers, (1, -1)), axis=-1, keepdims=True)
 
 
 class BestWords(Selection):
@@ -149,8 +148,7 @@ class BestWords(Selection):
 
     def forward(self, xp: Namespace, numbers: Array) -> Array:
         rows, words = numbers.shape
-        chosen = _chosen(xp, numbers, self.count)
-        return xp.sum(xp.reshape(chosen, (self.count, rows, words)), axis=1)
+        return xp.sum(xp.reshape(_chosen(xp, numbers, self.count), (self.count, rows, words)), axis=1)
 
 
 class BeamSearchBlock(BoundedSettings, GraphBlock):
@@ -164,8 +162,7 @@ class BeamSearchBlock(BoundedSettings, GraphBlock):
 
     def build(self, g: GraphBuilder, logits: str) -> str:
         """Add log_probabilities, then for each step next, scores and totals."""
-        probabilities = g.add("probabilities", SOFTMAX, logits)
-        table = g.add("log_probabilities", Apply(FUNCTIONS["log"]), probabilities)
+        table = g.add("log_probabilities", Apply(FUNCTIONS["log"]), g.add("probabilities", SOFTMAX, logits))
         vocabulary = g.example.vocabulary
         sequences, total, words = [g.example.tokens], "", ""
         for number in range(1, self.steps + 1):
@@ -176,8 +173,7 @@ class BeamSearchBlock(BoundedSettings, GraphBlock):
             if total:
                 about = "Log-probabilities add up along a sequence."
                 scores = scope.add("scores", Add(), scores, total, description=about)
-            values = g.values[scores]
-            best = np.argsort(-values, axis=None, kind="stable")[: self.beams]
+            best = np.argsort(-g.values[scores], axis=None, kind="stable")[: self.beams]
             places = [divmod(int(place), len(vocabulary)) for place in best]
             sequences = [(*sequences[beam], vocabulary[word]) for beam, word in places]
             g.labels[best_rows] = tuple(" ".join(sequence) for sequence in sequences)

@@ -265,8 +265,7 @@ class Graph:
             return self.lines(route.inputs[index], row, column, values, labels, decimals)
 
         inputs = tuple(values[parent] for parent in route.inputs)
-        columns = values[name].shape[1]
-        keys = tuple(labels.get(self.nodes[name].caption.axes[-1], map(str, range(columns))))
+        keys = tuple(labels.get(self.nodes[name].caption.axes[-1], map(str, range(values[name].shape[1]))))
         yield from route.step.lines(CellContext(row, column, value, inputs, keys, decimals, lines_of))
 
 

@@ -65,7 +65,6 @@ class Project(Step):
         return left, xp.matrix_transpose(inputs[1]) if self.transposed == "right" else inputs[1]
 
     def forward(self, xp: Namespace, x: Array, w: Array, bias: Array | None = None) -> Array:
-        """Return x · W + b."""
         product = project(*self._factors(xp, (x, w)), self.names)
         return product if bias is None else product + bias
 
@@ -206,8 +205,7 @@ class Multiply(Step):
     def gradients(self, at: Application) -> Gradients:
         """Return the gradient times the other factor."""
         shape = np.broadcast_shapes(*at.shapes)
-        others = at.inputs[::-1]
-        pairs = zip(others, at.shapes, strict=True)
+        pairs = zip(at.inputs[::-1], at.shapes, strict=True)
         return tuple(_reduced(Route(Multiply(), (at.gradient, other)), own, shape) for other, own in pairs)
 
 
@@ -277,7 +275,6 @@ class ApplyGradient(Step):
         vars(self).update(text=f"$0·({slope[0]})", tex=rf"$0 \odot \left({slope[1]}\right)")
 
     def forward(self, xp: Namespace, gradient: Array, x: Array, y: Array) -> Array:
-        """Return dy · f'(x)."""
         return gradient * self.function.slope(xp, x, y)
 
 
@@ -501,8 +498,7 @@ class WeightedSum(Step):
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
         factors = (format_operand(factor, max(decimals, 8)) for factor in self.factors)
-        numbers = operands(row, column, inputs, decimals)
-        pairs = zip(factors, numbers, strict=True)
+        pairs = zip(factors, operands(row, column, inputs, decimals), strict=True)
         return " + ".join(number if factor == "1" else f"{factor}·{number}" for factor, number in pairs)
 
     def formula(self, *symbols: str) -> str:

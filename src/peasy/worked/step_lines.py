@@ -107,8 +107,7 @@ def build_example(example: Example) -> GraphBuilder:
         raise InvalidInput(f"{loss} is not a single number.", hint='Name the loss: [train] loss = "...".')
     for name in example.train.parameters:
         if name not in g.nodes:
-            near = did_you_mean(name, g.parameters)
-            raise InvalidInput(f"train.parameters: no step uses {name}.", hint=near)
+            raise InvalidInput(f"train.parameters: no step uses {name}.", hint=did_you_mean(name, g.parameters))
     gradients = g.backward(loss, example.train.parameters or None)
     if example.train.optimizer != "none":
         after = g.second_pass("after", add_updates(g, example.train, gradients))

@@ -62,7 +62,6 @@ class CrossEntropyGradient(Step):
     tex = r"$0 \odot ($1 - $2)"
 
     def forward(self, xp: Namespace, gradient: Array, probabilities: Array, targets: Array) -> Array:
-        """Return g · (p - t)."""
         return gradient * (probabilities * xp.sum(targets, axis=-1, keepdims=True) - targets)
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
@@ -118,7 +117,6 @@ class SquaredError(Step):
     tex = r"\tfrac{1}{2} \sum_{ij} ($0_{ij} - $1_{ij})^2"
 
     def forward(self, xp: Namespace, y: Array, targets: Array) -> Array:
-        """Return ½ Σ (y - t)²."""
         rows = xp.sum(xp.square(y - targets), axis=-1, keepdims=True)
         return xp.sum(rows, axis=0, keepdims=True) * 0.5
 
@@ -142,7 +140,6 @@ class SquaredErrorGradient(Step):
     tex = "$0 ($1 - $2)"
 
     def forward(self, xp: Namespace, gradient: Array, y: Array, targets: Array) -> Array:
-        """Return g · (y - t)."""
         return (y - targets) * gradient
 
 
@@ -156,7 +153,6 @@ class SecondMoment(Step):
     tex = r"\beta_2 $0 + (1 - \beta_2) \left($1\right)^2"
 
     def forward(self, xp: Namespace, moment: Array, gradient: Array) -> Array:
-        """Return β v + (1 - β) g²."""
         return moment * self.beta + xp.square(gradient) * (1 - self.beta)
 
 
@@ -171,7 +167,6 @@ class BiasCorrection(Step):
     tex = r"\frac{$0}{1 - \beta^{$step}}"
 
     def forward(self, xp: Namespace, moment: Array) -> Array:
-        """Return m / (1 - βᵗ)."""
         return moment / (1 - self.beta**self.step)
 
 

@@ -17,7 +17,7 @@ from peasy.formula.activations import FUNCTIONS
 from peasy.formula.masks import position_distances
 from peasy.formula.normalise import NORMALISATIONS
 from peasy.parameters import Record
-from peasy.worked import operations, position_steps, training
+from peasy.worked import operations, steps, training
 from peasy.worked.graph import Step
 from peasy.worked.label import format_number, format_operand
 from peasy.worked.steps import Mask, Normalise, NormaliseGradient, Scale, Score
@@ -214,14 +214,14 @@ STEP_SLIPS: dict[type[Step], tuple[tuple[str, _Way], ...]] = {
         ("the learning rate was left out", lambda step, w, m, v: w - m / (np.sqrt(v) + step.eps)),
         ("only the step was written", lambda step, w, m, v: step.lr * m / (np.sqrt(v) + step.eps)),
     ),
-    position_steps.PositionAngles: (
+    steps.PositionAngles: (
         ("positions were counted from 1", lambda step, *x: step.forward(np, *x) + step.forward(np, *x)[1:2]),
         ("the exponent was -i/d instead of -2i/d", lambda step, x: np.arange(len(x))[:, None] * step.base ** (
             -np.arange((x.shape[1] + 1) // 2) / x.shape[1])),
     ),
-    position_steps.SineCosine: (("sine and cosine were swapped", lambda step, angles, x: np.stack(
+    steps.SineCosine: (("sine and cosine were swapped", lambda step, angles, x: np.stack(
         [np.cos(angles), np.sin(angles)], axis=-1).reshape(len(x), -1)[:, : x.shape[1]]),),
-    position_steps.Rotate: (
+    steps.Rotate: (
         ("it was turned the other way", lambda step, x, angles: step.forward(np, x, -angles)),
         ("it was not turned", lambda step, x, angles: x),
     ),

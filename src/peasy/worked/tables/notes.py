@@ -35,8 +35,7 @@ def read_notebook(text: str) -> Sheet:
     """Read the tables of a Jupyter notebook: its texts, and the arrays in its code and outputs."""
     try:
         notebook: Any = config.parse_json(text)
-        cells = notebook["cells"]
-        lines = "\n\n".join(part for cell in cells for part in _cell_texts(cell))
+        lines = "\n\n".join(part for cell in notebook["cells"] for part in _cell_texts(cell))
     except (ValueError, KeyError, TypeError):
         raise InvalidInput("This is not a Jupyter notebook.", hint="Save it again as .ipynb.") from None
     sheet = read_markdown(lines)

@@ -8,8 +8,7 @@ import pytest
 
 import peasy.formula
 from peasy.formula import Additive, FormulaStep, attend, attend_with_weights
-from peasy.formula.normalise import NORMALISATIONS
-from peasy.formula.scoring import SCORINGS
+from peasy.formula.scoring import NORMALISATIONS, SCORINGS
 from peasy.render import tex
 
 NAMESPACE = "{http://www.w3.org/1998/Math/MathML}"

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from peasy.formula.normalise import softmax
+from peasy.formula.scoring import softmax
 from peasy.worked import example_names, load_example, solve
 from peasy.worked import expressions as xp
 from peasy.worked.decoding import BestScores

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from peasy.errors import InvalidInput
-from peasy.worked.sentence import VECTOR_NOTE, sentence_example, split_words, word_vector
+from peasy.worked.example import VECTOR_NOTE, sentence_example, split_words, word_vector
 
 
 def test_a_word_always_gets_the_same_vector():
@@ -18,7 +18,7 @@ def test_a_word_always_gets_the_same_vector():
 
 
 def test_vectors_are_equal_in_another_process():
-    code = "from peasy.worked.sentence import word_vector; print(word_vector('lemon'))"
+    code = "from peasy.worked.example import word_vector; print(word_vector('lemon'))"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={"PYTHONHASHSEED": "7"})
     assert ran.stdout.strip() == str(word_vector("lemon")), ran.stderr
 

@@ -20,9 +20,8 @@ from peasy.worked import Example, WorkedExample, WorkedStep, example_names, load
 from peasy.worked.arithmetic import CellArithmetic, arithmetic
 from peasy.worked.chain import GradientChain
 from peasy.worked.chain import follow as follow_chain
-from peasy.worked.example import NormalisationName, ScoringName
+from peasy.worked.example import NormalisationName, ScoringName, sentence_example, split_words
 from peasy.worked.label import token_label
-from peasy.worked.sentence import sentence_example, split_words
 from peasy.worked.solver import StepKind
 from peasy.worked.story import QueryDescription, describe_query
 from peasy.worked.symbolic import SymbolicExample, steps_in_symbols, to_symbols

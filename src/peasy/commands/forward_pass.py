@@ -19,8 +19,7 @@ from peasy.commands.model_input import LabelledInput, edit_context, make_input
 from peasy.commands.result import Result
 from peasy.errors import InvalidInput
 from peasy.formula.attention import attention_captions
-from peasy.formula.normalise import NORMALISATIONS
-from peasy.formula.scoring import SCORINGS, Additive
+from peasy.formula.scoring import NORMALISATIONS, SCORINGS, Additive
 from peasy.formula.step import FormulaStep
 from peasy.inspection.apply_edits import make_intervention
 from peasy.inspection.edit import EditLike, edit_summary, zero

@@ -20,8 +20,7 @@ from peasy.formula.arrays import (
     to_common_dtype,
 )
 from peasy.formula.masks import Window, as_mask, combine_masks
-from peasy.formula.normalise import NORMALISATIONS, Normalisation, exp_and_sum
-from peasy.formula.scoring import SCORINGS, Scoring
+from peasy.formula.scoring import NORMALISATIONS, SCORINGS, Normalisation, Scoring, exp_and_sum
 from peasy.formula.step import D_KEY, D_VALUE, KEY, QUERY, Array, FormulaStep, Namespace, Steps
 
 CONTRIBUTIONS = FormulaStep(

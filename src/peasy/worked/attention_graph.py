@@ -10,9 +10,8 @@ from peasy.formula.activations import FUNCTIONS
 from peasy.formula.attention import attention_captions
 from peasy.formula.heads import CONCAT, OUTPUT, SOURCE, W_K, W_O, W_Q, W_V, X, projection_captions
 from peasy.formula.masks import combine_masks
-from peasy.formula.normalise import NORMALISATIONS, Normalisation
 from peasy.formula.positions import alibi
-from peasy.formula.scoring import SCORINGS, Additive, Scoring
+from peasy.formula.scoring import NORMALISATIONS, SCORINGS, Additive, Normalisation, Scoring
 from peasy.formula.step import D_KEY, D_OUTPUT, D_VALUE, HEAD, FormulaStep
 from peasy.parameters import Record
 from peasy.worked import operations as op

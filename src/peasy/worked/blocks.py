@@ -13,7 +13,7 @@ from annotated_types import Gt
 
 from peasy.errors import InvalidInput
 from peasy.formula.activations import FUNCTIONS
-from peasy.formula.normalise import NORMALISATIONS
+from peasy.formula.scoring import NORMALISATIONS
 from peasy.parameters import BoundedSettings, FrozenSettings
 from peasy.worked import operations as op
 from peasy.worked.attention_graph import EXTRA_MATRICES, FormulaSettings, QkNorm, attention_graph, head_name

@@ -13,9 +13,8 @@ from peasy.errors import InvalidInput
 from peasy.formula.arrays import shape_mismatch
 from peasy.formula.attention import apply_mask, normalise_scores, scale_scores
 from peasy.formula.heads import split_heads
-from peasy.formula.normalise import NORMALISATIONS, Normalisation
 from peasy.formula.positions import LAYOUTS, rotary, sinusoidal
-from peasy.formula.scoring import Additive, CosineSimilarity, Scoring
+from peasy.formula.scoring import NORMALISATIONS, Additive, CosineSimilarity, Normalisation, Scoring
 from peasy.formula.step import Array, Namespace
 from peasy.worked import intervals
 from peasy.worked.graph import MAX_TERMS, Application, CellContext, Route, Step, format_product, format_sum, operands

@@ -49,8 +49,8 @@ from peasy.server.model_registry import ModelRegistry
 from peasy.server.responses import CommandBody, Name, Seed, ServerResult, Strict, Text, make_response
 from peasy.views.document import Table
 from peasy.worked import Example, example_names, read_example
+from peasy.worked.example import sentence_example, split_words
 from peasy.worked.label import token_label
-from peasy.worked.sentence import sentence_example, split_words
 from peasy.worked.tables.notes import Notes, as_written_names, read_text
 
 router = APIRouter(prefix="/api")

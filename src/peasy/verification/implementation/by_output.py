@@ -7,7 +7,7 @@ import numpy as np
 
 from peasy.errors import PeasyError
 from peasy.formula.attention import attend
-from peasy.formula.normalise import NORMALISATIONS, Normalisation, softmax
+from peasy.formula.scoring import NORMALISATIONS, Normalisation, softmax
 from peasy.formula.step import Namespace
 from peasy.verification.implementation.core import Array
 from peasy.verification.implementation.forms import Attempt

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from peasy.errors import InvalidInput
-from peasy.formula.normalise import softmax
+from peasy.formula.scoring import softmax
 from peasy.verification.implementation.core import Array, Core
 from peasy.verification.implementation.reading import Reading
 from peasy.verification.implementation.repeated_call import RepeatedCall

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from peasy.formula.normalise import softmax
+from peasy.formula.scoring import softmax
 from peasy.parameters import Record
 from peasy.worked.checking.checker import TableChecker
 from peasy.worked.checking.step_aliases import table_caption

@@ -15,7 +15,7 @@ import numpy as np
 from peasy.errors import InvalidInput
 from peasy.formula.activations import FUNCTIONS
 from peasy.formula.masks import position_distances
-from peasy.formula.normalise import NORMALISATIONS
+from peasy.formula.scoring import NORMALISATIONS
 from peasy.parameters import Record
 from peasy.worked import operations, steps, training
 from peasy.worked.graph import Step

@@ -9,8 +9,7 @@ from itertools import chain
 from peasy import config
 from peasy.config import JsonDict
 from peasy.errors import InvalidInput, did_you_mean
-from peasy.formula.normalise import NORMALISATIONS
-from peasy.formula.scoring import SCORINGS
+from peasy.formula.scoring import NORMALISATIONS, SCORINGS
 from peasy.parameters import Record
 from peasy.worked.checking.cell import CellMark, WrittenNumber, read_cell, read_number, read_or_mark
 from peasy.worked.checking.step_aliases import parse_caption

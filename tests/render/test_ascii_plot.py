@@ -5,8 +5,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peasy.render.ascii_plot import HEIGHT, MAX_TABLE_POINTS, ascii_plot
-from peasy.render.terminal import draw
+from peasy.render.terminal import HEIGHT, MAX_TABLE_POINTS, ascii_plot, draw
 from peasy.views.document import Curves, Document, Plane
 
 FALLS = ("falls", tuple((float(step), 3.0 - step / 10) for step in range(21)))

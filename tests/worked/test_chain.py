@@ -4,7 +4,7 @@ import pytest
 
 from peasy.errors import InvalidInput, NotFound, UsageError
 from peasy.worked import load_example, solve
-from peasy.worked.chain import NUDGE, follow
+from peasy.worked.arithmetic import NUDGE, follow
 
 
 @pytest.mark.parametrize(

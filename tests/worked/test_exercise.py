@@ -4,9 +4,13 @@ import numpy as np
 import pytest
 
 import peasy
+from peasy import render
+from peasy.commands.check import check
 from peasy.errors import UsageError
+from peasy.views.worked import worksheet_document
 from peasy.worked.example import library_files
 from peasy.worked.exercise import TOPICS, make_exercise, read_size
+from peasy.worked.tables import read_text
 
 
 def numbers(exercise):
@@ -101,3 +105,10 @@ def test_networks_are_deterministic_and_small(topic):
     assert all(np.abs(rows).max() <= 10 for rows in exercise.worked.example.given_nodes.values())
     assert exercise.solution
     assert exercise.settings == (f"example: {topic}",)
+
+
+@pytest.mark.parametrize("suffix", ["md", "csv", "tex"])
+def test_the_answers_of_a_large_network_are_right_in_every_format(suffix):
+    """With more than 24 tables a CSV file is read like the output of a program, but not if it names its example."""
+    answers = worksheet_document(make_exercise(topic="kv-cache", seed=1), 6, with_answers=True)
+    assert check(read_text(render.draw(answers, suffix), f".{suffix}")).passed

@@ -17,9 +17,8 @@ from peasy.parameters import check_keywords, parameter_names
 from peasy.views import worked as views
 from peasy.views.document import Document
 from peasy.worked import Example, WorkedExample, WorkedStep, example_names, load_example, read_example, solve
-from peasy.worked.arithmetic import CellArithmetic, arithmetic
-from peasy.worked.chain import GradientChain
-from peasy.worked.chain import follow as follow_chain
+from peasy.worked.arithmetic import CellArithmetic, GradientChain, arithmetic
+from peasy.worked.arithmetic import follow as follow_chain
 from peasy.worked.example import NormalisationName, ScoringName, sentence_example, split_words
 from peasy.worked.label import token_label
 from peasy.worked.solver import StepKind

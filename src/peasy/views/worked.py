@@ -9,8 +9,7 @@ import numpy as np
 
 from peasy.errors import InvalidInput
 from peasy.views import document as doc
-from peasy.worked.arithmetic import CellArithmetic, arithmetic, find_index
-from peasy.worked.chain import NUDGE, GradientChain
+from peasy.worked.arithmetic import NUDGE, CellArithmetic, GradientChain, arithmetic, find_index
 from peasy.worked.checking.step_aliases import table_caption
 from peasy.worked.exercise import Exercise
 from peasy.worked.expressions import Reference, cell_formulas, spreadsheet_formula

@@ -166,7 +166,7 @@ def read_text(text: str, suffix: str = ".md", name: str = "notes") -> Notes:
         has_tables = any(table.table for table in sheet.tables)
         if not has_tables and any(each.verdict() for each in find_calculations(sheet.text)):
             return Notes(title, (), text=sheet.text)
-        if sheet.sequential and has_tables:
+        if sheet.sequential and has_tables and sheet.network is None:
             return Notes(title, group_calculations(sheet, title), text=sheet.text)
         examples = sheet.examples(title)
         mentions_scale = bool(_SCALE.search(text)) and not _PLAIN_SCORES.search(text)

@@ -4,36 +4,24 @@ from dataclasses import replace
 from typing import Unpack
 
 from peasy.errors import InvalidInput
+from peasy.formula import step as axis
 from peasy.formula.arrays import check_heads, project, to_common_dtype
 from peasy.formula.attention import AttentionOptions, AttentionSteps, attend
-from peasy.formula.step import (
-    D_CONCAT,
-    D_KEY,
-    D_MODEL,
-    D_OUTPUT,
-    D_SOURCE,
-    D_VALUE,
-    HEAD,
-    KEY,
-    QUERY,
-    TOKEN,
-    Array,
-    FormulaStep,
-    Namespace,
-    StepArrays,
-)
+from peasy.formula.step import Array, FormulaStep, Namespace, StepArrays
 
-X = FormulaStep("x", "X", "The token vectors, one row each.", (TOKEN, D_MODEL))
-SOURCE = FormulaStep("source", r"X_{\text{source}}", "The token vectors of the source, one row each.", (KEY, D_SOURCE))
-W_Q = FormulaStep("w_q", "W_Q", "The query projection.", (D_MODEL, D_KEY))
-W_K = FormulaStep("w_k", "W_K", "The key projection.", (D_MODEL, D_KEY))
-W_V = FormulaStep("w_v", "W_V", "The value projection.", (D_MODEL, D_VALUE))
-W_O = FormulaStep("w_o", "W^O", "The output projection, which mixes the heads.", (D_CONCAT, D_OUTPUT))
+X = FormulaStep("x", "X", "The token vectors, one row each.", (axis.TOKEN, axis.D_MODEL))
+SOURCE = FormulaStep(
+    "source", r"X_{\text{source}}", "The token vectors of the source, one row each.", (axis.KEY, axis.D_SOURCE)
+)
+W_Q = FormulaStep("w_q", "W_Q", "The query projection.", (axis.D_MODEL, axis.D_KEY))
+W_K = FormulaStep("w_k", "W_K", "The key projection.", (axis.D_MODEL, axis.D_KEY))
+W_V = FormulaStep("w_v", "W_V", "The value projection.", (axis.D_MODEL, axis.D_VALUE))
+W_O = FormulaStep("w_o", "W^O", "The output projection, which mixes the heads.", (axis.D_CONCAT, axis.D_OUTPUT))
 CONCAT = FormulaStep(
     "concat", r"\operatorname{Concat}(\text{head}_1, \dots, \text{head}_h)",
-    "The contexts of all heads, concatenated.", (QUERY, D_CONCAT),
+    "The contexts of all heads, concatenated.", (axis.QUERY, axis.D_CONCAT),
 )  # fmt: skip
-OUTPUT = FormulaStep("output", r"%s W^O", "The output projection of the context.", (QUERY, D_OUTPUT))
+OUTPUT = FormulaStep("output", r"%s W^O", "The output projection of the context.", (axis.QUERY, axis.D_OUTPUT))
 
 
 def attend_with_weights(
@@ -109,7 +97,7 @@ def _attend_multi_head(
     if query.ndim == 4:
         return attend(query, key, value, **options)
     steps = attend(query[None, ...], key[None, ...], value[None, ...], **options)
-    per_head = {name: {"axes": (HEAD, *steps.step(name).axes)} for name in steps}
+    per_head = {name: {"axes": (axis.HEAD, *steps.step(name).axes)} for name in steps}
     return steps.map_arrays(lambda array: array[0, ...]).with_captions(per_head)
 
 

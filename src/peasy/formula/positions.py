@@ -5,48 +5,38 @@ from typing import Annotated
 from annotated_types import Ge, Gt, Le
 
 from peasy.errors import InvalidInput, lookup
+from peasy.formula import step as axis
 from peasy.formula.arrays import check_axes, check_heads, format_shape, to_common_dtype
 from peasy.formula.masks import position_distances
-from peasy.formula.step import (
-    D_KEY,
-    D_MODEL,
-    HEAD,
-    KEY,
-    PAIR,
-    QUERY,
-    TIME,
-    Array,
-    FormulaStep,
-    Namespace,
-    StepArrays,
-    Steps,
-)
+from peasy.formula.step import Array, FormulaStep, Namespace, StepArrays, Steps
 
 _ANGLES = (
-    FormulaStep("position", "p", "The position of each token, counted from 0.", (TIME,)),
+    FormulaStep("position", "p", "The position of each token, counted from 0.", (axis.TIME,)),
     FormulaStep("frequency", r"\omega_i = b^{-2i/d}",
-                "How fast each pair of dimensions rotates: the first fastest, the last slowest.", (PAIR,)),
+                "How fast each pair of dimensions rotates: the first fastest, the last slowest.", (axis.PAIR,)),
     FormulaStep("angle", r"p \omega_i",
-                "The rotation angle of each pair at each position: position times frequency.", (TIME, PAIR)),
-    FormulaStep("cosine", r"\cos(p \omega_i)", "The factor of each element itself.", (TIME, PAIR)),
-    FormulaStep("sine", r"\sin(p \omega_i)", "The factor of the other element of its pair.", (TIME, PAIR)),
+                "The rotation angle of each pair at each position: position times frequency.", (axis.TIME, axis.PAIR)),
+    FormulaStep("cosine", r"\cos(p \omega_i)", "The factor of each element itself.", (axis.TIME, axis.PAIR)),
+    FormulaStep("sine", r"\sin(p \omega_i)", "The factor of the other element of its pair.", (axis.TIME, axis.PAIR)),
 )  # fmt: skip
 _ENCODING = FormulaStep(
     "encoding", r"\sin(p \omega_i),\; \cos(p \omega_i)",
-    "The sine and the cosine of each angle: nearby positions get similar vectors.", (TIME, D_MODEL),
+    "The sine and the cosine of each angle: nearby positions get similar vectors.", (axis.TIME, axis.D_MODEL),
 )  # fmt: skip
-_UNROTATED = FormulaStep("x", "x", "The queries or keys before rotation.", (TIME, D_KEY))
+_UNROTATED = FormulaStep("x", "x", "The queries or keys before rotation.", (axis.TIME, axis.D_KEY))
 _ROTATED = (
-    FormulaStep("rotated_90", r"\tilde{x}", "Each pair rotated by 90 degrees: (a, b) becomes (-b, a).", (TIME, D_KEY)),
+    FormulaStep("rotated_90", r"\tilde{x}", "Each pair rotated by 90 degrees: (a, b) becomes (-b, a).",
+                (axis.TIME, axis.D_KEY)),
     FormulaStep("rotated", r"x \cos(p \omega) + \tilde{x} \sin(p \omega)",
                 "Each pair rotated by its angle; dot products then depend only on the distance between two tokens.",
-                (TIME, D_KEY)),
+                (axis.TIME, axis.D_KEY)),
 )  # fmt: skip
 _ALIBI = (
-    FormulaStep("slope", "m_h", "How strongly each head penalises distance.", (HEAD,)),
-    FormulaStep("distance", r"\lvert i - j \rvert", "The distance between query and key, in positions.", (QUERY, KEY)),
+    FormulaStep("slope", "m_h", "How strongly each head penalises distance.", (axis.HEAD,)),
+    FormulaStep("distance", r"\lvert i - j \rvert", "The distance between query and key, in positions.",
+                (axis.QUERY, axis.KEY)),
     FormulaStep("bias", r"-m_h \lvert i - j \rvert", "What is added to each score: minus slope times distance.",
-                (HEAD, QUERY, KEY)),
+                (axis.HEAD, axis.QUERY, axis.KEY)),
 )  # fmt: skip
 
 

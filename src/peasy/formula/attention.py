@@ -301,35 +301,31 @@ def attention_captions(
     has_sinks: bool = False,
 ) -> tuple[FormulaStep, ...]:
     """Return the captions of all steps under these settings; M appears only if `has_mask`, s only if `has_sinks`."""
-    scaled_tex, scaled_description = scoring.tex, "The scores are not scaled."
+    scaled_tex, scaled_about = scoring.tex, "The scores are not scaled."
     if scale is not None:
-        scaled_tex, scaled_description = rf"{scale:g} \cdot {scoring.tex}", f"Each score is multiplied by {scale:g}."
+        scaled_tex, scaled_about = rf"{scale:g} \cdot {scoring.tex}", f"Each score is multiplied by {scale:g}."
     elif scoring.name == "scaled-dot":
         scaled_tex = rf"\frac{{{scoring.tex}}}{{\sqrt{{d_k}}}}"
-        scaled_description = (
-            "Each score is divided by the square root of the key width, so that scores do not grow with it."
-        )
+        scaled_about = "Each score is divided by the square root of the key width, so that scores do not grow with it."
     if softcap is not None:
         scaled_tex = rf"{softcap:g} \tanh\left(\frac{{{scaled_tex}}}{{{softcap:g}}}\right)"
-        scaled_description += f" Then tanh limits it to between -{softcap:g} and {softcap:g}."
-    masked_tex, masked_description = scaled_tex, "Nothing is masked: every query may attend to every key."
+        scaled_about += f" Then tanh limits it to between -{softcap:g} and {softcap:g}."
+    masked_tex, masked_about = scaled_tex, "Nothing is masked: every query may attend to every key."
     if has_mask:
         masked_tex = f"{scaled_tex} + M"
-        masked_description = "M is added; masked scores become minus infinity."
-    weights_tex, weights_description = normalise.tex % masked_tex, normalise.description
+        masked_about = "M is added; masked scores become minus infinity."
+    weights_tex, weights_about = normalise.tex % masked_tex, normalise.description
     if has_sinks:
         weights_tex = normalise.tex % rf"\left[{masked_tex}\;\; s\right]"
-        weights_description += (
-            " The sink s takes part like one more key without a value, so the row sums to less than 1."
-        )
+        weights_about += " The sink s takes part like one more key without a value, so the row sums to less than 1."
     summed_tex = rf"\left({weights_tex}\right)" if has_mask and weights_tex == masked_tex else weights_tex
     return (
         FormulaStep("query", "Q", "What each token is looking for.", (QUERY, scoring.query_width)),
         FormulaStep("key", "K", "What each token offers to match.", (KEY, D_KEY)),
         FormulaStep("value", "V", "The content that each token passes on.", (KEY, D_VALUE)),
         FormulaStep("scores", scoring.tex, scoring.description, (QUERY, KEY)),
-        FormulaStep("scaled", scaled_tex, scaled_description, (QUERY, KEY)),
-        FormulaStep("masked", masked_tex, masked_description, (QUERY, KEY)),
-        FormulaStep("weights", weights_tex, weights_description, (QUERY, KEY)),
+        FormulaStep("scaled", scaled_tex, scaled_about, (QUERY, KEY)),
+        FormulaStep("masked", masked_tex, masked_about, (QUERY, KEY)),
+        FormulaStep("weights", weights_tex, weights_about, (QUERY, KEY)),
         FormulaStep("context", f"{summed_tex} V", "Each row is the weighted sum of the values.", (QUERY, D_VALUE)),
     )

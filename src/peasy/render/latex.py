@@ -62,9 +62,8 @@ def _engine_note(boxed: set[str]) -> str:
     if not boxed:
         return ""
     listed = " ".join(sorted(boxed)[:12])
-    return (
-        f"% !TeX program = lualatex\n% Compile with LuaLaTeX or XeLaTeX: pdfLaTeX prints a box in place of {listed}\n"
-    )
+    engines = "% !TeX program = lualatex\n% Compile with LuaLaTeX or XeLaTeX"
+    return f"{engines}: pdfLaTeX prints a box in place of {listed}\n"
 
 
 def escape(text: str) -> str:

@@ -330,6 +330,5 @@ class AdditiveAttentionBlock(GraphBlock):
         column = g.add("energies", op.Project("tanh · v", transposed="right"), activated, v, symbol="e")
         scores = g.add("scores", op.TransposeMatrix("the energies"), column)
         weights = g.add("weights", SOFTMAX, scores, description="Softmax: the share of each key.")
-        return g.add(
-            "context", op.Project("weights · keys"), weights, keys, description="The weighted sum of the keys."
-        )
+        about = "The weighted sum of the keys."
+        return g.add("context", op.Project("weights · keys"), weights, keys, description=about)

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tests.rounding import attention_error_bound, causal_mask
 
 from peasy import Additive, attend
-from peasy.formula import attention, normalise
+from peasy.formula import attention
+from peasy.formula.scoring import Normalisation
 
 EXACT = {"rtol": 1e-11, "atol": 1e-12}
 """Allows for another order of summation in float64, and nothing else."""
@@ -237,7 +238,7 @@ def test_plain_softmax_gives_nan_for_fully_masked_rows(monkeypatch):
 
     x = np.ones((2, 2))
     assert not attend(x, x, x, mask=[False, False]).context.any()
-    bare = normalise.Normalisation("softmax", "%s", "", plain_softmax)
+    bare = Normalisation("softmax", "%s", "", plain_softmax)
     with np.errstate(invalid="ignore"):
         assert np.isnan(attend(x, x, x, mask=[False, False], normalise=bare).context).all()
 

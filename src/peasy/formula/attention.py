@@ -118,19 +118,10 @@ def attend(
 
 
 def attention_steps(
-    xp: Namespace,
-    query: Array,
-    key: Array,
-    value: Array,
-    attendable: Array | None,
-    bias: Array | None = None,
-    scale: float | None = None,
-    *,
-    softcap: float | None = None,
-    sinks: Array | None = None,
-    scoring: Scoring = SCORINGS["scaled-dot"],
-    normalise: Normalisation = NORMALISATIONS["softmax"],
-) -> AttentionSteps:
+    xp: Namespace, query: Array, key: Array, value: Array, attendable: Array | None, bias: Array | None = None,
+    scale: float | None = None, *, softcap: float | None = None, sinks: Array | None = None,
+    scoring: Scoring = SCORINGS["scaled-dot"], normalise: Normalisation = NORMALISATIONS["softmax"],
+) -> AttentionSteps:  # fmt: skip
     """Compute the steps of `attend` from arrays of one library and dtype; `attendable` combines all masks."""
     key, value = _repeat_kv(xp, query, key), _repeat_kv(xp, query, value)
     factor = scoring.scale(key.shape[-1]) if scale is None else scale
@@ -293,13 +284,9 @@ def _zero_nonfinite(xp: Namespace, array: Array) -> tuple[Array, Array | None]:
 
 
 def attention_captions(
-    scoring: Scoring,
-    normalise: Normalisation,
-    scale: float | None = None,
-    softcap: float | None = None,
-    has_mask: bool = True,
-    has_sinks: bool = False,
-) -> tuple[FormulaStep, ...]:
+    scoring: Scoring, normalise: Normalisation, scale: float | None = None, softcap: float | None = None,
+    has_mask: bool = True, has_sinks: bool = False,
+) -> tuple[FormulaStep, ...]:  # fmt: skip
     """Return the captions of all steps under these settings; M appears only if `has_mask`, s only if `has_sinks`."""
     scaled_tex, scaled_about = scoring.tex, "The scores are not scaled."
     if scale is not None:

@@ -26,14 +26,9 @@ def causal_mask(xp: Namespace, n_query: int, n_key: int, device: object = None) 
 
 
 def combine_masks(
-    xp: Namespace,
-    query: Array,
-    key: Array,
-    mask: Array | None = None,
-    bias: Array | None = None,
-    is_causal: bool = False,
-    window_size: Window | None = None,
-) -> Array | None:
+    xp: Namespace, query: Array, key: Array, mask: Array | None = None, bias: Array | None = None,
+    is_causal: bool = False, window_size: Window | None = None,
+) -> Array | None:  # fmt: skip
     """Combine all masks into one: the keys each query may attend to; None = all."""
     if not isinstance(is_causal, bool | np.bool_):
         raise InvalidInput(f"causal should be True or False, not {is_causal!r}.")

@@ -45,11 +45,9 @@ def check_document(title: str, parts: Sequence[CheckedExample]) -> Document:
 
 
 def files_document(
-    verdict: str,
-    passed: bool | None,
-    files: Sequence[tuple[str, Sequence[CheckedExample], tuple[int, int]]],
+    verdict: str, passed: bool | None, files: Sequence[tuple[str, Sequence[CheckedExample], tuple[int, int]]],
     failures: Sequence[tuple[str, str]],
-) -> Document:
+) -> Document:  # fmt: skip
     """Document of many files: a summary with points, the most common mistakes, then the findings of each file."""
     rows = [
         (name, _OUTCOMES[all_passed(part.passed for part in parts)], f"{got} / {of}", verdict_sentence(parts))

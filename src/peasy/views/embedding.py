@@ -16,12 +16,9 @@ _TOP_PAIRS = 8
 
 
 def embedding_map(
-    title: str,
-    names: Sequence[str],
-    vectors: np.ndarray,
-    groups: Sequence[str] = (),
+    title: str, names: Sequence[str], vectors: np.ndarray, groups: Sequence[str] = (),
     num_neighbours: int = _NUM_NEIGHBOURS,
-) -> tuple[doc.Plane, float]:
+) -> tuple[doc.Plane, float]:  # fmt: skip
     """Return the map and its share of explained variance."""
     vectors = np.asarray(vectors, dtype=float)
     if vectors.ndim != 2 or len(vectors) != len(names):

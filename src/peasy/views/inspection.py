@@ -235,11 +235,7 @@ def _head_name(score: results.HeadScore) -> str:
 def rollout_document(record: results.AttentionRecord, matrix: results.LabelledMatrix) -> doc.Document:
     """Document of the rollout: how much of each token could reach each position after the last layer."""
     maps = doc.Maps("Attention rollout", matrix.values[None, None], matrix.rows, matrix.columns)
-    parts: tuple[doc.DocumentPart, ...] = (
-        *opening_notes(record.interventions),
-        maps,
-        doc.Paragraph(results.ROLLOUT_CAVEAT, "note"),
-    )
+    parts = (*opening_notes(record.interventions), maps, doc.Paragraph(results.ROLLOUT_CAVEAT, "note"))
     return doc.Document(doc.short_title(record.tokens.text, record.model), parts)
 
 
@@ -252,11 +248,10 @@ def attention_history_document(history: results.AttentionHistory, path: ModulePa
         queries = history.target if history.target is not None and at.stack == "decoder" else history.tokens
         keys = history.tokens if "cross" in at.part else queries
         heads, steps = tuple(map(str, range(len(values)))), tuple(f"{frame.step:,}" for frame in history.checkpoints)
-        maps = doc.Maps(
+        parts.append(doc.Maps(
             f"{attention_name(at)}, layer {at.layer}", values, queries.pieces, keys.pieces, heads, steps,
             down_axis="head", across_axis="after step", selected=(0, len(steps) - 1),
-        )  # fmt: skip
-        parts.append(maps)
+        ))  # fmt: skip
     parts.append(doc.capitalized_note(history.caveat))
     return doc.Document(f"Attention over training: {doc.short_title(history.tokens.text, history.run)}", tuple(parts))
 
@@ -269,11 +264,8 @@ def trace_document(trace: results.GenerationTrace) -> doc.Document:
         total = computed + sum(step.num_cached for step in trace.steps)
         description = f"{computed:,} tokens went through the model; without the cache, it would have been {total:,}."
         steps = tuple((step.num_cached, step.num_computed) for step in trace.steps)
-        parts += [
-            _candidates_matrix(trace.steps),
-            *_topk_attention_maps(trace),
-            doc.CacheFigure("KV cache, step by step", trace.keys, steps, description),
-        ]
+        cache = doc.CacheFigure("KV cache, step by step", trace.keys, steps, description)
+        parts += [_candidates_matrix(trace.steps), *_topk_attention_maps(trace), cache]
     if len(trace.beams) > 1:
         rows = tuple(
             (str(rank), beam.text, beam.steps[-1].cumulative_logprob if beam.steps else None)

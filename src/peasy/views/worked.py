@@ -41,12 +41,9 @@ _MAX_QUERIES = 12
 
 
 def worked_document(
-    worked: WorkedExample,
-    variants: Sequence[tuple[str, WorkedExample]] = (),
-    decimals: int = 4,
-    contributions: bool = False,
-    steps: Sequence[WorkedStep] | None = None,
-) -> doc.Document:
+    worked: WorkedExample, variants: Sequence[tuple[str, WorkedExample]] = (), decimals: int = 4,
+    contributions: bool = False, steps: Sequence[WorkedStep] | None = None,
+) -> doc.Document:  # fmt: skip
     """Document with all steps, then the variants side by side; with `steps`, only these."""
     if steps is not None:
         return doc.Document(_example_title(worked), tuple(_steps(worked, steps, decimals)), decimals)

@@ -144,13 +144,9 @@ def table_name(written: WrittenTable, example: Example, present: Sequence[str] =
 
 
 def align_table(
-    written: WrittenTable,
-    node: str,
-    example: Example,
-    shape: tuple[int, ...] | None,
-    attention_mask: np.ndarray | None = None,
-    labels: tuple[tuple[str, ...], tuple[str, ...]] | None = None,
-) -> AlignedTable:
+    written: WrittenTable, node: str, example: Example, shape: tuple[int, ...] | None,
+    attention_mask: np.ndarray | None = None, labels: tuple[tuple[str, ...], tuple[str, ...]] | None = None,
+) -> AlignedTable:  # fmt: skip
     """Align a written table with the step it represents; `shape` is that table's shape if known.
 
     `labels` are those of rows and columns, if it is not a table of attention.
@@ -230,12 +226,9 @@ def _row_labels(step: str, example: Example, shape: tuple[int, ...] | None, coun
 
 
 def _column_labels(
-    step: str,
-    example: Example,
-    written: WrittenTable,
-    shape: tuple[int, ...] | None,
+    step: str, example: Example, written: WrittenTable, shape: tuple[int, ...] | None,
     cells: tuple[tuple[str, ...], ...],
-) -> tuple[str, ...]:
+) -> tuple[str, ...]:  # fmt: skip
     if step in KEY_COLUMNS:
         return example.keys
     if step == "sums":

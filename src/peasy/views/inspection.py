@@ -235,7 +235,8 @@ def _head_name(score: results.HeadScore) -> str:
 def rollout_document(record: results.AttentionRecord, matrix: results.LabelledMatrix) -> doc.Document:
     """Document of the rollout: how much of each token could reach each position after the last layer."""
     maps = doc.Maps("Attention rollout", matrix.values[None, None], matrix.rows, matrix.columns)
-    parts = (*opening_notes(record.interventions), maps, doc.Paragraph(results.ROLLOUT_CAVEAT, "note"))
+    caveat = doc.Paragraph(results.ROLLOUT_CAVEAT, "note")
+    parts: tuple[doc.DocumentPart, ...] = (*opening_notes(record.interventions), maps, caveat)
     return doc.Document(doc.short_title(record.tokens.text, record.model), parts)
 
 

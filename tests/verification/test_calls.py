@@ -3,6 +3,8 @@
 import dataclasses
 import itertools
 import json
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -14,12 +16,13 @@ from peasy.verification.implementation import captured
 from peasy.verification.implementation import examine as examination
 from peasy.verification.implementation.arguments import SIZES, make_config, objects_of
 from peasy.verification.implementation.call_text import failure
-from peasy.verification.implementation.calls import attempts
+from peasy.verification.implementation.calls import _model_calls, attempts
 from peasy.verification.implementation.examine import examine
 from peasy.verification.implementation.examples import example_calls
 from peasy.verification.implementation.loading import find_target, load_module
 from peasy.verification.implementation.package_functions import rearrange, reduce, repeat
-from peasy.verification.verdict import EQUAL, NOT_COMPARED
+from peasy.verification.implementation.repairs import repaired_calls
+from peasy.verification.verdict import EQUAL, NOT_COMPARED, WRONG
 
 HARD = '''
 import math, torch
@@ -418,3 +421,198 @@ def test_frozen_settings_keep_what_they_set_themselves():
 
     made = make_config(FrozenConfig, SIZES[0])
     assert made.num_heads == 9, "it cannot be changed"
+
+
+FORMULA = "torch.softmax(q @ k.transpose(-2, -1) / math.sqrt(q.size(-1)), dim=-1) @ v"
+FOUND = {
+    "a global that only its script or a notebook sets": """
+import math, torch
+def attention(q, k, v):
+    return torch.softmax(q @ k.transpose(-2, -1) / math.sqrt(d_k), dim=-1) @ v
+def train():
+    global d_k
+    d_k = 64
+""",
+    "settings with another name, and their words": f"""
+import math, torch
+from torch import nn
+class Attention(nn.Module):
+    def __init__(self, hidden_size, cfg_attention):
+        super().__init__()
+        self.heads = cfg_attention.num_attention_heads
+        if cfg_attention.order == "batch":
+            self.qkv = nn.Linear(hidden_size, 3 * hidden_size)
+        else:
+            raise ValueError("order")
+    def forward(self, x):
+        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in self.qkv(x).chunk(3, -1))
+        return ({FORMULA}).transpose(1, 2).flatten(2)
+""",
+    "keys and values as one argument": """
+import math, torch
+from torch import nn
+class Attention(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.w_q, self.w_o = nn.Linear(dim, dim), nn.Linear(dim, dim)
+    def forward(self, x, encoder_out):
+        weights = torch.bmm(self.w_q(x), encoder_out[0].transpose(1, 2)) / math.sqrt(x.size(-1))
+        return self.w_o(torch.bmm(torch.softmax(weights, -1), encoder_out[1]))
+""",
+    "arrays of a class of its own": """
+import numpy as np
+class Tensor:
+    def __init__(self, data):
+        self.data = np.asarray(data)
+    def matmul(self, other):
+        return Tensor(self.data @ other.data)
+class Attention:
+    def forward(self, q: Tensor, k: Tensor, v: Tensor):
+        scores = q.matmul(Tensor(k.data.swapaxes(-1, -2))).data / np.sqrt(k.data.shape[-1])
+        weights = np.exp(scores - scores.max(-1, keepdims=True))
+        return Tensor(weights / weights.sum(-1, keepdims=True)).matmul(v)
+""",
+}
+
+
+@pytest.mark.parametrize("kind", FOUND)
+def test_arguments_of_other_kinds_are_found(tmp_path, kind):
+    target = load(tmp_path, FOUND[kind], "attention" if "def attention" in FOUND[kind] else "Attention")
+    assert examine(target, file=str(tmp_path / "hard.py")).verdict == EQUAL
+
+
+def test_numbers_under_main_of_a_notebook_are_known(tmp_path):
+    source = 'def attention(q):\n    return q / d\nif __name__ == "__main__":\n    d = 64\n'
+    (tmp_path / "use.ipynb").write_text(json.dumps({"cells": [{"cell_type": "code", "source": source}]}))
+    assert load_module(tmp_path / "use.ipynb")[0].d == 64
+
+
+def test_a_captured_call_has_arrays_not_the_ids_of_a_trial(tmp_path):
+    inner = f"def attend(query, key, value, w_in, secret):\n    q, k, v = query, key, value\n    return {FORMULA}\n"
+    outer = (
+        "class Layer(nn.Module):\n    def __init__(self, dim):\n        super().__init__()\n"
+        "        self.w_in = nn.Parameter(torch.ones(dim, dim))\n"
+        "    def forward(self, query, key, value):\n        return attend(query, key, value, self.w_in, 17)\n"
+    )
+    target = load(tmp_path, f"import math, torch\nfrom torch import nn\n{inner}{outer}", "attend")
+    calls = list(captured.captured_calls(target, SIZES[0], str(tmp_path / "hard.py"), _model_calls))
+    assert [call.arguments["query"].shape for call in calls] == [(2, 5, 48)]
+
+
+def test_arrays_get_the_shape_that_an_error_names(tmp_path):
+    recurrent = """
+import torch
+from torch import nn
+class Attention(nn.Module):
+    def __init__(self, hidden_size):
+        super().__init__()
+        self.rnn = nn.GRU(hidden_size, hidden_size, batch_first=True)
+    def forward(self, inputs, hidden, encoder_outputs):
+        output, hidden = self.rnn(inputs, hidden)
+        return torch.softmax(output @ encoder_outputs.transpose(1, 2), -1) @ encoder_outputs
+"""
+    found = list(itertools.islice(repaired_calls(load(tmp_path, recurrent), SIZES[0], [], ""), 1))
+    assert [tuple(call.arguments["hidden"].shape) for call in found] == [(1, 2, 48)]
+
+
+MESSAGES = {
+    "the line to complete": ("def attention(q, k, v):\n    q, k = ...\n    return q @ k @ v\n", "complete line 2"),
+    "what is missing": (
+        "def attention(q, k, v, zeta):\n    scores = q @ k.T\n    scores = scores[zeta.kind.name]\n"
+        "    return softmax(scores) @ v\n",
+        "zeta is used in: scores = scores[zeta.kind.name]",
+    ),
+    "another name of the file": (
+        "import torch\ndef attention(q, k):\n    return q.open(k)\n"
+        "def attend(q, k, v):\n    return torch.softmax(q @ k.T, -1) @ v\n",
+        "In the same file do: attend",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", MESSAGES)
+def test_a_call_that_is_not_found_names(tmp_path, kind):
+    text, hint = MESSAGES[kind]
+    with pytest.raises(InvalidInput) as caught:
+        examine(load(tmp_path, text, "attention"), file=str(tmp_path / "hard.py"))
+    assert hint in caught.value.hint
+
+
+def test_a_module_that_is_invented_makes_nothing_equal(tmp_path):
+    """The projection that its author gives shortens the keys; one that changes nothing is the formula."""
+    text = f"""
+import math, torch
+from torch import nn
+class Attention(nn.Module):
+    def __init__(self, zeta):
+        super().__init__()
+        self.zeta = zeta
+    def forward(self, q, k, v):
+        if not callable(self.zeta):
+            raise TypeError("zeta is not callable")
+        k = self.zeta(k)
+        return {FORMULA}
+"""
+    found = examine(load(tmp_path, text), file=str(tmp_path / "hard.py"))
+    assert found.verdict == NOT_COMPARED
+    assert "zeta got a module that changes nothing" in found.unknown[0]
+
+
+def test_the_closest_trial_is_shown(tmp_path):
+    text = """
+import torch
+from torch import nn
+class Attention(nn.Module):
+    def __init__(self, hidden_size):
+        super().__init__()
+        self.rnn = nn.GRU(hidden_size, hidden_size, batch_first=True)
+    def forward(self, inputs, hidden, encoder_outputs):
+        output, hidden = self.rnn(inputs, hidden)
+        raise ValueError("no")
+"""
+    with pytest.raises(InvalidInput) as caught:
+        examine(load(tmp_path, text), file=str(tmp_path / "hard.py"))
+    assert "hidden=torch.ones(1, " in caught.value.hint
+    assert 'raised ValueError: no. Line 10: raise ValueError("no")' in caught.value.message
+
+
+def test_a_model_with_many_parameters_is_not_made(tmp_path, monkeypatch):
+    target = load(tmp_path, HARD + "class Model(nn.Module):\n    def __init__(self, dim):\n"
+        "        super().__init__()\n        self.large = nn.Linear(dim, dim)\n"
+        "        self.inner = Attention(70, 'kkk')\n"
+        "    def forward(self, x):\n        return self.inner(x, 17)\n")  # fmt: skip
+    monkeypatch.setattr(captured, "_MAX_NUMBERS", 1000)
+    assert not list(captured.captured_calls(target, SIZES[0], str(tmp_path / "hard.py"), _model_calls))
+
+
+def test_a_module_beside_the_file_does_not_hide_a_package(tmp_path):
+    """A file in layers/ imports utils.masking of the project; there is a layers/utils.py, too."""
+    for name, text in {"utils/masking.py": "number = 17", "layers/utils.py": "", "layers/one.py": (
+        "from utils.masking import number\ndef attention(q, k, v): return number\n"
+    )}.items():  # fmt: skip
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "setup.py").write_text("")
+    code = "import pathlib, sys; from peasy.verification.implementation.loading import load_module\n"
+    code += "print(load_module(pathlib.Path(sys.argv[1]))[0].number)"
+    command = [sys.executable, "-c", code, str(tmp_path / "layers" / "one.py")]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "17\n"
+
+
+@pytest.mark.parametrize(("width", "verdict"), [("model_dim", WRONG), ("embedding_dim", EQUAL)])
+def test_a_scale_by_the_wrong_of_two_widths_is_seen(tmp_path, width, verdict):
+    """With equal widths both are right."""
+    text = f"""
+import torch
+from torch import nn
+class Attention(nn.Module):
+    def __init__(self, model_dim, embedding_dim):
+        super().__init__()
+        self.w_q, self.w_k, self.w_v = (nn.Linear(model_dim, embedding_dim) for _ in range(3))
+        self.root = {width} ** 0.5
+    def forward(self, queries, keys, values):
+        q, k, v = self.w_q(queries), self.w_k(keys), self.w_v(values)
+        return torch.softmax(q @ k.transpose(-2, -1) / self.root, dim=-1) @ v
+"""
+    found = examine(load(tmp_path, text), file=str(tmp_path / "hard.py"))
+    assert (found.verdict, found.mistakes) == (verdict, ("scale by model width",) if verdict == WRONG else ())

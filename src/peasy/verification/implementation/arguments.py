@@ -32,6 +32,8 @@ class Sizes:
     grouped: bool = False
     causal: bool = False
     """Whether a constructor's causal flag is set that is off by default."""
+    narrow: bool = False
+    """Whether all widths of a constructor but the first are half as large."""
 
     @property
     def d_model(self) -> int:
@@ -51,7 +53,15 @@ class Sizes:
         }  # fmt: skip
         return values.get(role, _UNKNOWN)
 
+    def size_of(self, name: str) -> Any:
+        """Return the value of a name that nothing defines, by its role or its words; None if it is no size."""
+        role = role_of(name, True)
+        if role in (*_SIZE_ROLES, "batch", "dropout", "device", "vocab", "layer"):
+            return self.constructor_value(role)
+        return self.d_model if not role and _COUNT_WORDS & {*snake_case(name).split("_")} else None
 
+
+_COUNT_WORDS = frozenset(("n", "num", "d", "dim", "size", "max", "min"))
 SIZES = (Sizes(), Sizes(batch=3, heads=2, d_head=20, time=6, keys=8, kv_heads=1))
 _UNKNOWN = object()
 
@@ -66,10 +76,10 @@ class ConfigGuess(dict[str, Any]):
         super().__init__(given or {})
         object.__setattr__(self, "_sizes", sizes)
         object.__setattr__(self, "_guess", guess)
-        object.__setattr__(self, "guesses", {})
+        object.__setattr__(self, "guesses", dict(given or {}) if guess else {})
 
     def __repr__(self) -> str:
-        return f"settings({', '.join(f'{name}={value!r}' for name, value in self.guesses.items())})"
+        return f"settings({', '.join(f'{name}={value!r}' for name, value in self.items())})"
 
     def __missing__(self, name: str) -> Any:
         value = _config_value(self._sizes, name)
@@ -78,7 +88,7 @@ class ConfigGuess(dict[str, Any]):
         if not self._guess:
             raise KeyError(name)
         words = set(snake_case(name).split("_"))
-        size = words & {"n", "num", "d", "dim", "size", "max", "min"}
+        size = words & _COUNT_WORDS
         value = self._sizes.d_model if size else name.startswith("scale_") and "inverse" not in words
         self[name] = self.guesses[name] = value
         return value
@@ -231,7 +241,15 @@ def constructor_attempts(cls: type, sizes: Sizes) -> Iterator[dict[str, Any]]:
                 value = False if flag is False and value is True else value
             if value is not _UNKNOWN:
                 arguments[name] = value
+        if sizes.narrow:
+            arguments |= dict.fromkeys(required_widths(cls)[1:], sizes.d_model // 2)
         yield arguments
+
+
+def required_widths(cls: Any) -> list[str]:
+    """Return the required parameters of a class that are widths."""
+    parameters = signature_of(cls) if inspect.isclass(cls) else []
+    return [p.name for p in parameters if role_of(p.name, True) == "d_model" and p.default is p.empty]
 
 
 def objects_of(cls: Any, sizes: Sizes, trials: int = 1) -> Iterator[Any]:
@@ -265,14 +283,14 @@ def _project_classes(hint: object, cls: type) -> list[type]:
 def _string_options(cls: type, name: str) -> list[str]:
     """Return the strings that the code of a class compares a parameter with, in their order."""
     text = "".join(source_of(base) for base in cls.__mro__ if base.__module__.partition(".")[0] != "torch")
-    found = re.findall(rf"\b{name}\s*(?:==|in)\s*[\[({{]?\s*[\"'](\w+)[\"']", text)
+    found = re.findall(rf"\b{name}\s*(?:==|in)\s*[\[({{]?\s*[\"']([\w-]+)[\"']", text)
     return list(dict.fromkeys(found))
 
 
 def _setting_options(cls: type) -> dict[str, str]:
     """Return the string that the code of a class has by default for a setting, or first compares it with."""
-    found = re.findall(r"\bconfig\.(\w+)\s*(?:==|in)\s*[\[({]?\s*[\"'](\w+)[\"']", source_of(cls))
-    default = re.findall(r"getattr\(\w+, *[\"'](\w+)[\"'], *[\"'](\w+)[\"']\)", source_of(cls))
+    found = re.findall(r"\b(?:config|cfg|args)\w*\.(\w+)\s*(?:==|in)\s*[\[({]?\s*[\"']([\w-]+)[\"']", source_of(cls))
+    default = re.findall(r"getattr\(\w+, *[\"']([\w-]+)[\"'], *[\"']([\w-]+)[\"']\)", source_of(cls))
     return dict(reversed(found)) | dict(default)
 
 

@@ -1,13 +1,16 @@
 """Texts of calls: as they are written in `--call`, and calls that failed."""
 
+import ast
+import contextlib
 import dataclasses
 import inspect
 import itertools
 import linecache
 import os
 import re
+import textwrap
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from peasy.errors import InvalidInput
-from peasy.verification.implementation.arguments import SIZES, ConfigGuess, roles_of, signature_of
+from peasy.verification.implementation.arguments import SIZES, ConfigGuess, roles_of, signature_of, source_of
 from peasy.verification.implementation.names import role_of
 
 CALL_NAMES = {"q": "query", "k": "key", "v": "value", "x": "x", "source": "source", "context": "source", "y": "source"}
@@ -147,8 +150,13 @@ _OTHER_LIBRARIES = {
 }
 
 
-def call_not_found(target: object, name: str, failures: list[CallFailure], notes: list[str]) -> InvalidInput:
-    """Return the error when no call worked: the attempt that came furthest, its line, and one line to run next."""
+def call_not_found(
+    target: Any, name: str, failures: list[CallFailure], notes: list[str], others: Sequence[str] = ()
+) -> InvalidInput:
+    """Return the error when no call worked: the attempt that came furthest, its line, and one line to run next.
+
+    `others` are the functions and classes of the same file that look like attention.
+    """
     missing = next((note.rpartition(": ")[2].rstrip(".") for note in notes if note.startswith("Not installed")), "")
     other = sorted(_OTHER_LIBRARIES & {*missing.split(", ")})
     if other:
@@ -160,7 +168,15 @@ def call_not_found(target: object, name: str, failures: list[CallFailure], notes
     first = failures[0] if typed else max(failures, key=lambda one: ("not installed" in one.error, one.line or 0))
     where = f" Line {first.line}: {first.code}" if first.line else ""
     absent = re.search(r"but (\S+) is not installed", first.error)
-    hint = f"Install {absent[1]}, and run it again." if absent else _call_to_complete(first)
+    bases = [base.__name__ for base in getattr(target, "__mro__", ())]
+    if re.search("'ellipsis'|ellipsis object|NotImplementedError", first.error):
+        hint = f"It is not finished: complete line {first.line}, and run it again."
+    elif absent or (missing and "AnyModule" in bases):  # its base class has a stand-in
+        hint = f"Install {absent[1] if absent else missing}, and run it again."
+    elif others and name not in others:
+        hint = f"{name} does not look like attention. In the same file do: {', '.join(others)}. Name one of them."
+    else:
+        hint = _call_to_complete(first, target)
     return InvalidInput(f"{name} could not be called: {first.call} raised {first.error}.{where}", hint=hint)
 
 
@@ -176,14 +192,27 @@ def _takes_no_arrays(target: Any, name: str, missing: str) -> InvalidInput:
     return InvalidInput(message, hint=f"Install {missing}" if missing else f'Give the call: --call "{name}(q, k, v)"')
 
 
-def _call_to_complete(failed: CallFailure) -> str:
+def _call_to_complete(failed: CallFailure, target: Any) -> str:
     """Return the `--call` that would work: what is not known is left as dots, and the names that it may use."""
     sizes = SIZES[0]
     shape = f"[{sizes.batch}, {sizes.time}, {sizes.d_model}]"
     call = failed.call.partition(" as in ")[0].replace("=None", "=...")
     ask = "Give the call, with what fits in place of dots" if "=..." in call else "Change what does not fit"
+    uses = _uses(target, re.findall(r"(\w+)=[.]{3}", call))
     return (
-        f'{ask}: --call "{call}"\n'
+        f'{ask}: --call "{call}"\n{uses}'
         f"In it q, k, v, x and source are arrays {shape}, or of other shapes where these do not fit. Write "
         "x[0] or x.transpose(0, 1) for parts of them, torch.zeros(5, 5) or settings(name=value) for what is missing."
     )
+
+
+def _uses(target: Any, names: list[str]) -> str:
+    """Return a line for each argument that is not known: the first statement that uses it."""
+    lines = dict[str, str]()
+    for function in [target.__init__, call_method(target)] if inspect.isclass(target) else [target]:
+        with contextlib.suppress(SyntaxError):
+            for node in ast.walk(ast.parse(textwrap.dedent(source_of(function)))):
+                if isinstance(node, ast.stmt) and not isinstance(node, ast.FunctionDef):
+                    used = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+                    lines = {name: ast.unparse(node).splitlines()[0] for name in names if name in used} | lines
+    return "".join(f"{name} is used in: {lines[name]}\n" for name in names if name in lines)

@@ -1,5 +1,6 @@
 """Calls to try: with arguments guessed by name, taken from examples of the project, or proposed by errors."""
 
+import builtins
 import contextlib
 import dataclasses
 import functools
@@ -8,6 +9,7 @@ import itertools
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -48,6 +50,7 @@ from peasy.verification.implementation.forms import (
     widths_of,
 )
 from peasy.verification.implementation.layouts import Layout
+from peasy.verification.implementation.loading import global_names
 from peasy.verification.implementation.names import role_of
 from peasy.verification.implementation.repairs import repaired_calls
 from peasy.verification.implementation.repeated_call import RepeatedCall
@@ -62,13 +65,15 @@ _NOT_GUESSED: weakref.WeakSet[Any] = weakref.WeakSet()
 def attempts(target: object, sizes: Sizes, seed: int, failures: list[CallFailure], file: str) -> Iterator[Attempt]:
     """Yield ways to call a target that run, most likely first; `failures` collects what was tried in vain."""
     search = _Search(target, sizes, seed, failures, file)
-    with _sizes_as_globals(target, sizes):
+    with _sizes_as_globals(target, sizes, file):
         yield from search.guessed()
         missing = any("is not installed" in one.error for one in failures[-1:])
-        if search.worked or missing or not hasattr(target, "__name__"):
+        if search.worked or missing or sizes.narrow or not hasattr(target, "__name__"):
             return
         yield from search.kept(example_calls(target, file))
-        yield from search.kept(repaired_calls(target, sizes))
+        if search.worked:
+            return
+        yield from search.kept(repaired_calls(target, sizes, failures, file))
         yield from search.kept(captured_calls(target, sizes, file, _model_calls))
 
 
@@ -132,9 +137,12 @@ class _Search:
                 given = Arguments(inputs, {n: v for n, v in each.arguments.items() if n not in inputs}, {}, library)
                 if subject := self._run(made, call_of(made.value), parameters, roles, given, call.caller):
                     _NOT_GUESSED.add(self.target)
+                    self.worked = True
                     masks = {n: r for n, r in roles.items() if r in ("mask", "padding") and n not in inputs}
                     used = {n: roles[n] for n in inputs}
-                    yield Attempt(subject, used, masks, [], made.value, parameters, self.sizes, None, call.guessed)
+                    yield Attempt(
+                        subject, used, masks, [], made.value, parameters, self.sizes, None, call.guessed, call.invented
+                    )
                     break
 
     def _create(self, arguments: Mapping[str, object]) -> "_Created | None":
@@ -236,19 +244,23 @@ def _applied(cls: Any) -> Callable[..., Any]:
 
 
 @contextlib.contextmanager
-def _sizes_as_globals(target: object, sizes: Sizes) -> Iterator[None]:
-    """Give numbers that a script keeps in global names of sizes (d_k, n_heads) the sizes of the call."""
+def _sizes_as_globals(target: Any, sizes: Sizes, file: str) -> Iterator[None]:
+    """Give global names of sizes (d_k, n_heads) the sizes of the call: numbers of a script, and what is not defined."""
     members = vars(target).values() if inspect.isclass(target) else [target]
     functions = [member for member in members if inspect.isfunction(member)]
     scope = functions[0].__globals__ if functions else {}
-    before = {
-        name: value for name, value in scope.items()
-        if type(value) is int and role_of(name, True) in ("d_model", "heads", "d_head") and len(name) > 1
-    }  # fmt: skip
-    scope.update({name: sizes.constructor_value(role_of(name, True)) for name in before})
+    wanted = ("d_model", "heads", "d_head")
+    names = [n for n, v in scope.items() if type(v) is int and role_of(n, True) in wanted and len(n) > 1]
+    given = {name: sizes.constructor_value(role_of(name, True)) for name in names}
+    absent = global_names(Path(file)) - {*scope, *vars(builtins)} if functions else set()
+    given |= {name: sizes.size_of(name) for name in absent if sizes.size_of(name) is not None}
+    before = {name: scope[name] for name in given if name in scope}
+    scope.update(given)
     try:
         yield
     finally:
+        for name in given:
+            del scope[name]
         scope.update(before)
 
 

@@ -18,8 +18,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from peasy.verification.implementation.arguments import ConfigGuess, Sizes, constructor_attempts
+from peasy.verification.implementation.arguments import (
+    ConfigGuess,
+    Sizes,
+    constructor_attempts,
+    roles_of,
+    signature_of,
+)
 from peasy.verification.implementation.call_text import call_method
+from peasy.verification.implementation.forms import ARRAY_ROLES
 from peasy.verification.implementation.loading import (
     StandInFinder,
     StatementFinder,
@@ -30,9 +37,9 @@ from peasy.verification.implementation.loading import (
 )
 from peasy.verification.implementation.repeated_call import quiet
 
-_MAX_CALLERS, _MAX_TRIALS, _MAX_RUNS, _MAX_STEPS, _MANY = 12, 12, 400, 5_000_000, 16
-"""Classes that are run, constructors of one class, its runs, and steps of one search; a number of tokens above which
-there are many."""
+_MAX_CALLERS, _MAX_TRIALS, _MAX_RUNS, _MAX_STEPS, _MAX_NUMBERS, _MANY = 12, 12, 400, 5_000_000, 30_000_000, 16
+"""Classes that are run, constructors of one class, its runs, steps of one search, and numbers of its parameters; a
+number of tokens above which there are many."""
 
 
 class Reached(BaseException):
@@ -48,6 +55,8 @@ class CapturedCall:
     arguments: dict[str, Any] = field(default_factory=dict)
     guessed: bool = False
     """Whether settings of the model are guessed whose names are not known."""
+    invented: str = ""
+    """Arguments that got a module which changes nothing, as theirs is not known."""
     ended: bool = False
     """Whether the search for it is over."""
 
@@ -115,10 +124,15 @@ def captured_calls(
 def kept_call(call: CapturedCall, target: Any) -> Iterator[None]:
     """Keep the arguments of the target's constructor and of its first call, and stop there, or after many steps.
 
-    Steps are calls of functions and their ends: a count, not a time, so that each computer comes equally far.
+    Steps are calls of functions and their ends, and numbers of parameters: counts, so that each computer comes equally
+    far.
     """
+    from torch.nn.modules.module import register_module_parameter_registration_hook as on_parameter
+
+    numbers = 0
     method, steps, created = call_method(target) if inspect.isclass(target) else target, 0, dict[int, dict[str, Any]]()
     made = [target.__init__, method] if inspect.isclass(target) else [None, method]
+    arrays = [n for n, role in roles_of(signature_of(method)).items() if role in ARRAY_ROLES]
     create, wanted = (getattr(inspect.unwrap(each), "__code__", None) if each else None for each in made)
 
     def watch(frame: types.FrameType, event: str, argument: object) -> None:
@@ -132,16 +146,26 @@ def kept_call(call: CapturedCall, target: Any) -> Iterator[None]:
             if frame.f_code == create:
                 created[id(owner)] = given
             elif owner is None or any(base.__name__ == target.__name__ for base in type(owner).__mro__):
-                call.created, call.arguments, call.ended = created.get(id(owner), {}), given, True
+                kept = [given[name] for name in arrays if hasattr(given.get(name), "dtype")]
+                if kept and all(map(is_array, kept)):  # not the ids that a model was tried with
+                    call.created, call.arguments, call.ended = created.get(id(owner), {}), given, True
         if call.ended:
             raise Reached
 
-    before = sys.getprofile()
+    def weigh(module: Any, name: str, parameter: Any) -> None:
+        nonlocal numbers
+        numbers += 0 if parameter is None or "Uninitialized" in type(parameter).__name__ else parameter.numel()
+        if numbers > _MAX_NUMBERS:
+            call.ended = True
+            raise Reached
+
+    before, hook = sys.getprofile(), on_parameter(weigh)
     sys.setprofile(watch)
     try:
         yield
     finally:
         sys.setprofile(before)
+        hook.remove()
 
 
 def _callers(target: Any, file: Path) -> Iterator[type]:

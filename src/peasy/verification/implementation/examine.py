@@ -17,6 +17,7 @@ from peasy.verification.implementation.arguments import (
     Sizes,
     causal_flags,
     required_scale,
+    required_widths,
     signature_of,
     source_of,
 )
@@ -42,7 +43,7 @@ from peasy.verification.implementation.expressions import expression_attempts
 from peasy.verification.implementation.forms import Attempt
 from peasy.verification.implementation.judge import judge
 from peasy.verification.implementation.judgement import Context, Judgement
-from peasy.verification.implementation.loading import definitions
+from peasy.verification.implementation.loading import attention_candidates, definitions
 from peasy.verification.implementation.masks import (
     MaskTrial,
     declared_mask_meaning,
@@ -114,7 +115,8 @@ def examine(target: object, name: str = "", *, file: str = "", call: str | None 
             break
     if best is not None:
         return best
-    raise call_not_found(state.target, state.name, state.failures, state.notes)
+    others = list(attention_candidates(Path(state.file))) if state.file else []
+    raise call_not_found(state.target, state.name, state.failures, state.notes, others)
 
 
 def _attempts(state: Examination, sizes: Sizes) -> Any:
@@ -415,13 +417,17 @@ def _with_more_sizes(state: Examination, attempt: Attempt, found: Judgement) -> 
     grouped = [replace(SIZES[0], grouped=True)] if _has_groups(state.target) else []
     flags = causal_flags(state.target)
     causal = [replace(SIZES[0], causal=True)] if flags and not state.call else []
-    for seed, sizes in enumerate((*SIZES, *grouped, *causal), 1):
+    narrow = [replace(SIZES[0], narrow=True)] if len(required_widths(state.target)) > 1 and not state.call else []
+    for seed, sizes in enumerate((*SIZES, *grouped, *causal, *narrow), 1):
         again = Examination(state.target, state.name, state.file, state.call, state.namespace, state.seed + seed)
         unknown: list[str] = []
         for other in islice(_attempts(again, sizes), _MAX_ATTEMPTS):
             more = _judge_attempt(again, other, seed)
             if sizes.causal:
                 _take_causal(state, flags[0], more, found)
+                break
+            if sizes.narrow:  # a scale by the wrong one of two widths is right where both are equal
+                found.mistakes |= {name: place for name, place in more.mistakes.items() if name in SCALES}
                 break
             if more.unknown and not more.mistakes:
                 unknown += more.unknown
@@ -479,6 +485,9 @@ def _groups_are_optional(target: Any) -> bool:
 
 
 def _diagnosis(state: Examination, attempt: Attempt, found: Judgement) -> Diagnosis:
+    if attempt.invented and not found.mistakes:
+        text = f"{attempt.invented} got a module that changes nothing; yours may do more."
+        found.not_understood(f'{text} Give it: --call "{attempt.subject.text}"')
     # with sizes that the project chose, numbers can be equal by chance: a mistake counts if all else is understood
     if found.mistakes and (attempt.guessed or (attempt.layout is None and found.unknown)):
         chosen, call = (

@@ -26,6 +26,7 @@ from peasy.verification.implementation.call_text import CallFailure, array_name,
 from peasy.verification.implementation.core import Array
 from peasy.verification.implementation.creation import fill_parameters, is_module
 from peasy.verification.implementation.layouts import ONE_QUERY, Layout, declared_layouts, layouts
+from peasy.verification.implementation.names import role_of
 from peasy.verification.implementation.repeated_call import RepeatedCall
 
 ARRAY_ROLES = ("query", "key", "value", "x", "source")
@@ -45,6 +46,8 @@ class Attempt:
     layout: Layout | None = None
     guessed: bool = False
     """Whether settings are guessed whose names are not known."""
+    invented: str = ""
+    """Arguments that got a module which changes nothing."""
 
 
 @dataclass(frozen=True)
@@ -69,15 +72,20 @@ def unpacked(
     """Return the parameters, with the parts of those that the code unpacks in one line, and the names of the parts."""
     packed: dict[str, list[str]] = {}
     flat: list[inspect.Parameter] = []
+    source = source_of(function)
     for parameter in parameters:
-        unpacking = re.search(rf"^\s*\(?(\w+(?:, *\w+)+)\)? = {parameter.name}(?: *#.*)?$", source_of(function), re.M)
-        items = re.findall(rf"^\s*(\w+) = .*\b{parameter.name}\[(\d)\]", source_of(function), re.M)
-        listed = [number for _, number in items] in (["0", "1"], ["0", "1", "2"])  # one by one
-        if (unpacking is None and not listed) or parameter.default is not parameter.empty:
+        name = parameter.name
+        unpacking = re.search(rf"^\s*\(?(\w+(?:, *\w+)+)\)? = {name}(?: *#.*)?$", source, re.M)
+        items = re.findall(rf"^\s*(\w+) = .*\b{name}\[(\d)\]", source, re.M)
+        parts = re.findall(r"\w+", unpacking[1]) if unpacking else [part for part, _ in items]
+        if not unpacking and [number for _, number in items] not in (["0", "1"], ["0", "1", "2"]):
+            used = {*re.findall(rf"\b{name}\b(?:\[(\d)\])?", source.partition(name)[2])}  # as keys[0] and keys[1]
+            parts = [f"{name}_keys", f"{name}_values"] if used == {"0", "1"} and role_of(name) in ("", "source") else []
+        if not parts or parameter.default is not parameter.empty:
             flat.append(parameter)
             continue
-        packed[parameter.name] = re.findall(r"\w+", unpacking[1]) if unpacking else [name for name, _ in items]
-        flat += [inspect.Parameter(name, parameter.POSITIONAL_OR_KEYWORD) for name in packed[parameter.name]]
+        packed[name] = parts
+        flat += [inspect.Parameter(part, parameter.POSITIONAL_OR_KEYWORD) for part in parts]
     return flat, packed
 
 
@@ -187,16 +195,19 @@ def subject_of(
     positional = [p.name for p in parameters if p.kind is p.POSITIONAL_ONLY]
     target = made if is_module(made) and function == made.forward else function  # a module runs its hooks, too
     inputs, layout = given.inputs, given.layout
+    array_class = _array_class(function) if given.library == "numpy" else None
 
     def run(values: Mapping[str, Any]) -> Any:
         bound = _grouped({**given.weights, **values})
         bound |= in_layout(layout, {name: bound[name] for name in inputs}, roles) if layout else {}
+        bound |= {name: array_class(bound[name]) for name in inputs} if array_class else {}
         bound |= {name: tuple(bound.pop(part) for part in parts) for name, parts in given.packed.items()}
         first = [bound.pop(name) for name in positional]
         result = target(*first, **bound)
         return from_layout(layout, result) if layout else result
 
     shown = {name: array_name(roles.get(name, "") or "source") for name in inputs}
+    shown |= {name: f"Tensor({array})" for name, array in shown.items()} if array_class else {}
     shown |= {n: short_text(v) for n, v in given.constants.items() if layout is None or not hasattr(v, "dim")}
     for name, parts in given.packed.items():
         shown[name] = f"({', '.join(shown.pop(part, '...') for part in parts)})"
@@ -204,6 +215,12 @@ def subject_of(
         run, dict(inputs), given.library, dict(given.weights), constants=dict(given.constants),
         text=f"{text}({shown_text(shown)})", owner=made,
     )  # fmt: skip
+
+
+def _array_class(function: Any) -> Any:
+    """Return the project's own class of arrays that a function's file knows, one around NumPy; None without."""
+    known = getattr(inspect.unwrap(getattr(function, "__func__", function)), "__globals__", {}).get("Tensor")
+    return known if inspect.isclass(known) and not known.__module__.startswith("torch") else None
 
 
 def run_filled(

@@ -40,7 +40,7 @@ class Layout:
 def layouts(sizes: Sizes, flat: bool, widths: list[int], channels_first: bool = False) -> list[Layout]:
     """Return the layouts to try: `flat` code gets the width of all heads first."""
     narrow = [Layout(axes, sizes.d_head) for axes in ("bht", "bt", "t")] + [Layout("bht", sizes.d_head, "bt")]
-    narrow.append(Layout("bht", sizes.d_head, transposed_keys=True))
+    narrow += [Layout("bht", sizes.d_head, transposed_keys=True), Layout("bt", sizes.d_model, transposed_keys=True)]
     wide = [Layout(axes, width) for width in dict.fromkeys(widths) for axes in ("bt", "t", "byx", "bss")]
     maps = [Layout(axes, width, "", True) for width in dict.fromkeys(widths) for axes in ("byx", "bt", "bss")]
     last = [*wide, *narrow] if flat else [*narrow, *wide]

@@ -4,6 +4,7 @@ import __future__
 
 import ast
 import contextlib
+import dis
 import functools
 import importlib
 import importlib.abc
@@ -56,7 +57,7 @@ def project_folders(file: Path) -> list[Path]:
     root = package_root(file)
     folders, paths = [root], set(_imported_paths(file))
     for parent in (root, *[each for each in root.parents if len(each.parts) > 2][:4]):
-        if any((parent / path).is_dir() or (parent / f"{path}.py").exists() for path in paths):
+        if any(_has(parent, path) for path in paths):
             folders.append(parent)
         if any(
             (parent / name).exists() for name in ("pyproject.toml", "setup.py", "setup.cfg", ".git", "requirements.txt")
@@ -64,6 +65,11 @@ def project_folders(file: Path) -> list[Path]:
             folders += [parent, parent / "src"]
             break
     return [folder for folder in dict.fromkeys(folders) if folder.is_dir()]
+
+
+def _has(folder: Path, path: str) -> bool:
+    """Return whether a folder has a module or a package, by its path without a suffix."""
+    return (folder / path).is_dir() or (folder / f"{path}.py").exists()
 
 
 def project_files(file: Path, *suffixes: str) -> list[Path]:
@@ -98,8 +104,11 @@ def load_module(file: Path | None, module: str = "", folder: str = "") -> tuple[
     if file is None:
         sys.path.insert(0, folder)
         return importlib.import_module(module), []
-    for each in reversed(project_folders(file)):
-        sys.path.insert(0, str(each))
+    folders = project_folders(file)
+    packages = [path for path in _imported_paths(file) if "/" in path and any(_has(each, path) for each in folders)]
+    for each in reversed(folders):
+        if not any((each / f"{path.partition('/')[0]}.py").exists() for path in packages):  # utils.py hides utils/
+            sys.path.insert(0, str(each))
     if file.suffix == ".ipynb":
         return _run_alone(file), []
     if package_root(file) == file.resolve().parent and _works_at_import(file):
@@ -384,6 +393,7 @@ def _run_alone(file: Path) -> types.ModuleType:
     module.__file__ = str(file)
     sys.modules[module.__name__] = module
     _run_statements(module, file)
+    _add_script_settings(file, module)
     return module
 
 
@@ -446,6 +456,18 @@ def _definitions_of(text: str) -> Sequence[tuple[ast.FunctionDef | ast.ClassDef,
     lines = text.split("\n")  # ast.get_source_segment splits the whole text again for each node
     nodes = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
     return [(node, "\n".join(lines[node.lineno - 1 : node.end_lineno])) for node in nodes]
+
+
+@functools.cache
+def global_names(file: Path) -> set[str]:
+    """Return the names that functions of a file read and do not define: its globals, also those that nothing binds."""
+    codes, names = list[types.CodeType](), set[str]()
+    with contextlib.suppress(SyntaxError, ValueError, OSError, InvalidInput):
+        codes.append(compile(python_source(file), str(file), "exec"))
+    for code in codes:
+        codes += [each for each in code.co_consts if isinstance(each, types.CodeType)]
+        names |= {each.argval for each in dis.get_instructions(code) if each.opname == "LOAD_GLOBAL"}
+    return names
 
 
 def defined_names(file: Path) -> list[str]:

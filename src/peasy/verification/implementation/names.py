@@ -57,7 +57,8 @@ def role_of(name: str, constructor: bool = False) -> str:
     if constructor and role in ("key", "value", "query"):
         return "d_head"
     if constructor and not role:
-        return "config" if snake.endswith(("_config", "_cfg", "_args", "_params")) else _role_by_words(words)
+        config = snake.endswith(("_config", "_cfg", "_args", "_params")) or snake.startswith(("config_", "cfg_"))
+        return "config" if config else _role_by_words(words)
     if not role and "mask" in words:
         other = words & {"q", "query", "queries", "head", "heads"}  # it hides queries or heads, not keys
         return "padding" if words & {"pad", "padding"} else "" if other else "mask"

@@ -19,6 +19,7 @@ from typing import Any
 from peasy.verification.implementation.arguments import (
     ROTARY_FORMS,
     ROTARY_ROLES,
+    SIZES,
     ConfigGuess,
     Sizes,
     constructor_attempts,
@@ -29,7 +30,16 @@ from peasy.verification.implementation.arguments import (
     signature_of,
     source_of,
 )
-from peasy.verification.implementation.call_text import call_method, call_of, user_frames
+from peasy.verification.implementation.call_text import (
+    CallFailure,
+    call_method,
+    call_of,
+    created_text,
+    failure,
+    short_text,
+    shown_text,
+    user_frames,
+)
 from peasy.verification.implementation.captured import CapturedCall, project_class
 from peasy.verification.implementation.creation import instantiate, is_module
 from peasy.verification.implementation.forms import ARRAY_ROLES, Form, required_value
@@ -44,26 +54,40 @@ _CREATED = "constructor "
 """Prefix of constructor arguments, which are repaired together with those of the call."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Shape:
     """Array that is not made yet: its axes, and what it holds."""
 
     axes: tuple[int, ...]
     kind: str = "float"
 
+    def __repr__(self) -> str:
+        if self.axes == (SIZES[0].batch, SIZES[0].time, SIZES[0].d_model):
+            return "x"
+        kinds = {"bool": ", dtype=bool", "ids": ", dtype=int"}  # torch takes the types of Python
+        return f"torch.ones({', '.join(map(str, self.axes))}{kinds.get(self.kind, '')})"
+
     def make(self, name: str) -> Any:
-        """Return the array as a tensor."""
+        """Return the array as a tensor, or as it is."""
         import torch
 
         if self.kind == "bool":
             return torch.ones(self.axes, dtype=torch.bool)
         if self.kind == "ids":
             return torch.arange(int(torch.Size(self.axes).numel())).reshape(self.axes) % 7 + 1
-        return torch.zeros(self.axes) if self.kind == "zeros" else torch.from_numpy(seeded_array(name, self.axes, 0))
+        if self.kind == "zeros":
+            return torch.zeros(self.axes)
+        array = seeded_array(name, self.axes, 0)
+        return array if self.kind == "numpy" else torch.from_numpy(array)
 
 
-def repaired_calls(target: Any, sizes: Sizes) -> Iterator[CapturedCall]:
-    """Yield calls of a target that run, from the most likely ones and what their errors propose."""
+def repaired_calls(target: Any, sizes: Sizes, failures: list[CallFailure], file: str) -> Iterator[CapturedCall]:
+    """Yield calls of a target that run, from the most likely ones and what their errors propose.
+
+    If none does, the one that came furthest is added to the `failures`.
+    """
+    from torch import nn
+
     function = call_method(target) if inspect.isclass(target) else target
     created = next(constructor_attempts(target, sizes)) if inspect.isclass(target) else {}
     objects: dict[str, Any] = {}
@@ -81,9 +105,10 @@ def repaired_calls(target: Any, sizes: Sizes) -> Iterator[CapturedCall]:
     queue: list[tuple[tuple[float, ...], int, dict[str, Any], tuple[str, ...]]]
     queue = [((-math.inf,), next(number), {**first, **start}, ()) for start in _start_arguments(function, sizes)]
     optional = {p.name for p in signature_of(function) if p.default is None}
+    furthest, closest = (-1.0, 0.0), list[CallFailure]()
     for _ in range(_MAX_TRIALS):
         if not queue or found == _MAX_CALLS:
-            return
+            break
         _, _, values, repaired = heapq.heappop(queue)
         arguments = {n: v.make(n) if isinstance(v, Shape) else v for n, v in values.items()}
         own = {n.removeprefix(_CREATED): v for n, v in arguments.items() if n.startswith(_CREATED)}
@@ -94,9 +119,13 @@ def repaired_calls(target: Any, sizes: Sizes) -> Iterator[CapturedCall]:
             with quiet():
                 call(own, given)
         except (Exception, SystemExit) as error:
+            reached = _progress(error)
+            if reached > furthest:
+                shown = {n: repr(values[n]) if isinstance(values[n], Shape) else short_text(given[n]) for n in given}
+                text = created_text(target, own) if inspect.isclass(target) else target.__name__
+                furthest, closest = reached, [failure(error, f"{text}({shown_text(shown)})", file)]
             if len({*repaired}) >= _MAX_REPAIRS:
                 continue
-            reached = _progress(error)
             for changes in _repairs(error, target, values, sizes):
                 other = {**values, **changes}
                 large = any(isinstance(v, Shape) and math.prod(v.axes) > _MAX_NUMBERS for v in changes.values())
@@ -110,7 +139,9 @@ def repaired_calls(target: Any, sizes: Sizes) -> Iterator[CapturedCall]:
         unknown = [n for n in repaired if not role_of(n.removeprefix(_CREATED), n.startswith(_CREATED))]
         chosen = [n for n in unknown if isinstance(values[n], bool | float | str)]
         settings = [n for n, v in values.items() if isinstance(v, ConfigGuess) and v.guesses]
-        yield CapturedCall("", own, given, bool(chosen or settings))
+        invented = ", ".join(n.removeprefix(_CREATED) for n in unknown if isinstance(values[n], nn.Module))
+        yield CapturedCall("", own, given, bool(chosen or settings), invented)
+    failures += closest if failures and not found else []
 
 
 def _key(value: object) -> str:
@@ -119,7 +150,9 @@ def _key(value: object) -> str:
         return f"{{{', '.join(f'{name}: {_key(each)}' for name, each in value.items())}}}"
     if isinstance(value, tuple | list):
         return f"{type(value).__name__}({', '.join(map(_key, value))})"
-    return repr(value) if isinstance(value, Shape | int | float | str | type | None) else f"{type(value)} {id(value)}"
+    if isinstance(value, Shape):
+        return f"{value.kind} {value.axes}"
+    return repr(value) if isinstance(value, int | float | str | type | None) else f"{type(value)} {id(value)}"
 
 
 @functools.cache
@@ -153,6 +186,10 @@ def _repairs(
     text = str(error)
     numbers = list(dict.fromkeys(int(n) for n in re.findall(r"(?<![\w.])\d{1,4}(?![\w.])", text.replace("x", " "))))
     blamed = _blamed(error, target, values)
+    arrays = {n: v for n, v in values.items() if isinstance(v, Shape)}  # code for one sequence
+    yield {
+        n: dataclasses.replace(v, axes=tuple(1 if a == sizes.batch else a for a in v.axes)) for n, v in arrays.items()
+    }
     nothing = [name for name in blamed if values[name] is None and "NoneType" in text]
     for name in nothing or blamed:
         same = [n for n, v in values.items() if isinstance(v, Shape) and _key(v) == _key(values[name])]
@@ -227,6 +264,8 @@ def _dependencies(target: object) -> dict[str, tuple[str, ...]]:
 def _other_values(name: str, value: object, text: str, numbers: list[int], sizes: Sizes) -> Iterator[object]:
     """Yield other values of one argument: of its kind, by the error's text and the numbers in it."""
     constructor, role = name.startswith(_CREATED), role_of(name.removeprefix(_CREATED), name.startswith(_CREATED))
+    if "ndarray" in text:
+        yield Shape((sizes.d_model, sizes.d_model), "numpy")
     if isinstance(value, Shape):
         yield from _other_shapes(value, text, numbers, sizes)
     elif isinstance(value, bool):
@@ -258,6 +297,8 @@ def _other_shapes(shape: Shape, text: str, numbers: list[int], sizes: Sizes) -> 
         yield replace(kind="bool")
     if "Float" in text and shape.kind != "float":
         yield replace(kind="zeros")
+    named = re.findall(r"[\[(](\d{1,3}(?:, \d{1,3})+)[\])]", text)  # as in: expected hidden size (1, 2, 48), got ...
+    yield from (replace(axes=tuple(map(int, each.split(", ")))) for each in named)
     yield from (replace(axes=each) for each in by_count.get(count, ()))
     for number in [n for n in numbers if 0 < n <= 512 and n not in axes[-1:]][:5]:
         yield replace(axes=(*axes[:-1], number))

@@ -169,7 +169,7 @@ def call_not_found(
     where = f" Line {first.line}: {first.code}" if first.line else ""
     absent = re.search(r"but (\S+) is not installed", first.error)
     bases = [base.__name__ for base in getattr(target, "__mro__", ())]
-    if re.search("'ellipsis'|ellipsis object|NotImplementedError", first.error):
+    if re.search("'ellipsis'|ellipsis object|NotImplemented", first.error):
         hint = f"It is not finished: complete line {first.line}, and run it again."
     elif absent or (missing and "AnyModule" in bases):  # its base class has a stand-in
         hint = f"Install {absent[1] if absent else missing}, and run it again."

@@ -257,6 +257,20 @@ class SoftmaxAgain(Layers):
         return self.softmax(weights)
 
 
+def normalised(scores):
+    return torch.softmax(scores, dim=-1)
+
+
+def normalised_rows(scores):
+    return normalised(scores)
+
+
+def softmax_of_rows(q, k, v):
+    weights = normalised_rows(q @ k.transpose(-2, -1) / math.sqrt(q.size(-1)))
+    weights = normalised_rows(weights)
+    return weights @ v
+
+
 @pytest.mark.parametrize(
     ("written", "mistake", "line"),
     [
@@ -266,6 +280,7 @@ class SoftmaxAgain(Layers):
         (WrongTemperature, "scale by d_k", "self.attention = Scaled(temperature=dim)"),
         (ScaledOnBothSides, "scaled twice", "scale = q.size(-1) ** -0.5"),
         (SoftmaxAgain, "double softmax", "return self.softmax(weights)"),
+        (softmax_of_rows, "double softmax", "weights = normalised_rows(weights)"),
     ],
 )
 def test_the_line_is_where_it_was_chosen_not_where_a_helper_uses_it(written, mistake, line):

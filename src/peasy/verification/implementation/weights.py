@@ -84,7 +84,8 @@ def judge_weights(reading: Reading, found: Judgement) -> None:
         found.mistake(names.get(over, "softmax over all scores"), _softmax_place(_axis_op(reading)))
     if reading.extra is not None:
         found.convention("attention sink: an additional score in the softmax")
-    if reading.normaliser_ops[0].name in ("exp", "exp_") and not _maximum_subtracted(reading):
+    subtracted = any(each.name in ("amax", "max", "logsumexp", "sub", "sub_") for each in reading.core.path)
+    if op.name in ("exp", "exp_") and not subtracted:
         found.caution("exp without maximum", op.place)
     if len(softmaxes) > 1 and reading.normalised is not None:
         found.mistake("double softmax", _second_place(softmaxes[0], softmaxes[1]))
@@ -116,13 +117,10 @@ def _softmax_place(op: Op) -> Place | None:
 
 
 def _second_place(first: Op, second: Op) -> Place | None:
-    """Return the line of the second softmax: that of its caller, if both are in one helper."""
-    helper = first.place == second.place and first.callers != second.callers
-    return second.callers[0] if helper and second.callers else second.place
-
-
-def _maximum_subtracted(reading: Reading) -> bool:
-    return any(op.name in ("amax", "max", "logsumexp", "sub", "sub_") for op in reading.core.path)
+    """Return the line of the second softmax: where the calls of the two part, or one line that calls both."""
+    lines = list(filter(None, (second.place, *second.callers)))
+    parted = [each for other, each in zip((first.place, *first.callers), lines, strict=False) if other != each]
+    return next(iter(parted + [each for each in lines if statement(each).count("softmax") > 1]), second.place)
 
 
 def _with_extra(reading: Reading, scores: Array, groups: Array, name: str) -> Array:

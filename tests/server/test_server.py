@@ -4,9 +4,11 @@ import asyncio
 import concurrent.futures
 import os
 import platform
+import signal
 import socket
 import subprocess
 import sys
+import time
 
 import pytest
 from fastapi.testclient import TestClient
@@ -72,3 +74,49 @@ def test_responses_are_sent_without_waiting_for_an_acknowledgement():
 
     with concurrent.futures.ThreadPoolExecutor(1) as pool:  # the browser of other tests has a loop in this thread
         assert pool.submit(asyncio.run, option_of_an_accepted_connection()).result() != 0
+
+
+ENDLESS_CALL = """
+import sys, threading
+from peasy.server import app, server
+from peasy.server.model_registry import ModelRegistry
+
+application = app.build_app(ModelRegistry([]), pages=False)
+
+def work():
+    print("working", flush=True)
+    threading.Event().wait()
+
+@application.get("/api/endless")
+async def endless():
+    return await application.state.worker_pool.run(work)
+
+listener = server.bind("127.0.0.1", 0)
+server.run_server(application, listener, int(sys.argv[1]), lambda: print(listener.getsockname()[1], flush=True))
+"""
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_ctrl_c_while_a_call_runs_ends_it_without_a_traceback(again):
+    seconds = 600 if again else -4  # uvicorn waits five more
+    running = subprocess.Popen(
+        [sys.executable, "-c", ENDLESS_CALL, str(seconds)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        port = int(running.stdout.readline())
+        with socket.create_connection(("127.0.0.1", port), 120) as link:
+            link.sendall(f"GET /api/endless HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\n\r\n".encode())
+            assert running.stdout.readline() == "working\n"
+            running.send_signal(signal.SIGINT)
+            while again and running.poll() is None:
+                running.send_signal(signal.SIGINT)
+                time.sleep(0.05)
+            _, err = running.communicate(timeout=120)
+            assert "Traceback" not in err
+            assert running.returncode == (130 if again else 0)
+            if not again:
+                answer = link.recv(65536)
+                assert answer.startswith(b"HTTP/1.1 503")
+                assert b"This server is shutting down" in answer
+    finally:
+        running.kill()

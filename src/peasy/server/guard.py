@@ -33,6 +33,8 @@ _LARGE_BODY_BYTES = 64 * 1024
 _STRUCTURE = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)
 """A string, which may lack its end, or a bracket; possessive, so that no text takes more than one pass."""
 
+_SHUTTING_DOWN = (503, "This server is shutting down.", "Retry when it is back.")
+
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 _SECURITY_HEADERS = {
@@ -106,7 +108,7 @@ class Guard:
         """Raise if the request is not allowed."""
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in raw_headers}
         if self.shutting_down:
-            raise HTTPRefusal(503, "This server is shutting down.", hint="Retry when it is back.")
+            raise HTTPRefusal(*_SHUTTING_DOWN)
         self._check_host(headers)
         self._check_origin(method, headers)
         if self.api_key is not None and path not in self.public_paths:
@@ -185,7 +187,11 @@ class SecurityMiddleware:
         if self.guard.root_path:
             scope["root_path"] = self.guard.root_path  # the routes below then match with and without it
 
+        has_started = False
+
         async def send_with_headers(message: Message) -> None:
+            nonlocal has_started
+            has_started = True
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, text in _SECURITY_HEADERS.items():
@@ -210,7 +216,13 @@ class SecurityMiddleware:
             """Give the buffered body once, then later messages (the disconnect)."""
             return next(buffered, None) or await receive()
 
-        await self.app(scope, receive_replayed, send_with_headers)
+        try:
+            await self.app(scope, receive_replayed, send_with_headers)
+        except asyncio.CancelledError:  # it outlasted a shutdown, for which uvicorn would print a traceback
+            if not self.guard.shutting_down:
+                raise
+            if not has_started:
+                await error_response(HTTPRefusal(*_SHUTTING_DOWN))(scope, receive, send_with_headers)
 
     async def _read_body(self, receive: Receive) -> bytes | None:
         """Return the body, or None if the client disconnects before its end; raise if it is too large."""

@@ -63,10 +63,8 @@ def run_server(
     sys.setswitchinterval(_SWITCH_INTERVAL)
     gc.freeze()  # every full collection would go through all modules, and hold each thread for tenths of a second
     server.run(sockets=[listener])
-    if server.force_exit:
-        os._exit(130)
     worker_pool: WorkerPool = app.state.worker_pool
-    if worker_pool.num_pending:  # a call that outlasted the drain would block interpreter exit
+    if worker_pool.working:  # a call that outlasted the drain would block interpreter exit
         os._exit(0)
 
 
@@ -118,6 +116,8 @@ class GracefulServer(uvicorn.Server):
         timer = asyncio.get_running_loop().call_later(self.shutdown_timeout, registry.cancel_all)
         await super().shutdown(sockets)
         timer.cancel()
+        if self.force_exit:  # before the event loop cancels what runs, with a traceback of each
+            os._exit(130)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -10,6 +10,7 @@ import peasy
 from peasy.checkpoint.model import save_model
 from peasy.commands.translate import translate
 from peasy.errors import InvalidInput
+from peasy.generation import decode
 from peasy.generation.decode import beam_search
 from peasy.generation.sampling_params import BeamSearchParams
 from peasy.models.build import build
@@ -117,6 +118,21 @@ def test_only_translators_translate(decoder):
         peasy.load(decoder).translate("The pizza")
     with pytest.raises(InvalidInput, match="no text"):
         translate(peasy.load(decoder), [])
+
+
+def test_a_source_without_tokens_is_its_language_alone(monkeypatch):
+    """Of invisible characters a tokenizer may make nothing: bos, as of an empty prompt, would be a word."""
+    words = train_tokenizer(["en fr the cat sat on the mat"] * 9, "wordpiece", vocab_size=80)
+    assert words.encode_ids("\u200b", add_special_tokens=False) == []
+    settings = preset("translator-tiny", vocab_size=len(words), special_tokens={"decoder_start": 1, "eos": [3]})
+    loaded, given = peasy.load(build(settings, seed=4), tokenizer=words), []
+    monkeypatch.setattr(
+        decode,
+        "run_requests",
+        lambda engine, requests, run=decode.run_requests: run(engine, given.append(requests) or requests),
+    )
+    translate(loaded, "\u200b", source_language="en", max_tokens=2)
+    assert [request.source for request in given[0]] == [(words.id("en"), 3)]
 
 
 def test_languages_are_tokens_before_source_and_target(tmp_path):

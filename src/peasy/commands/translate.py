@@ -245,9 +245,10 @@ def _translate_each(
         try:
             if not text.strip():
                 raise InvalidInput("There is nothing to translate: the text is empty.", hint="Give at least one word.")
-            source = tuple(loaded.encode_prompt(text, add_special_tokens=source_id is None))
+            source = tuple(loaded.encode_prompt(text))
             if source_id is not None:  # instead, this language token before the text, and eos after it
-                source = (source_id, *source, *loaded.model.config.special_tokens.eos[:1])
+                ids = loaded.encode_text(text, add_special_tokens=False).ids
+                source = (source_id, *ids, *loaded.model.config.special_tokens.eos[:1])
         except InvalidInput as error:
             yield index, Translation(text, (), loaded, error)
             continue

@@ -103,8 +103,8 @@ def _start_job(
 def post_train(state: State, body: TrainBody) -> Result:
     """Start or resume a run as a background job; /api/job and /api/metrics give its progress."""
     if body.resume:
-        name = find_run(body.run or "").name
-        kind = find_run(name).recipe()["model_kind"]
+        run = find_run(body.run or "")
+        name, kind = run.name, run.recipe()["model_kind"]
         if kind == "ngram":
             raise InvalidInput("An n-gram model cannot be resumed: it has counted all data.", hint="Start a new run.")
         arguments = [kind, *body.budget_flags(), "--resume"]

@@ -140,7 +140,8 @@ def _type_hints(kind: type) -> Mapping[str, object]:
     return typing.get_type_hints(kind, include_extras=True)
 
 
-_BOUNDS: dict[type, tuple[Callable[[typing.Any, typing.Any], bool], str]] = {
+_Comparison = Callable[[typing.Any, typing.Any], bool]
+_BOUNDS: dict[type, tuple[_Comparison, str]] = {
     Ge: (operator.ge, "{} or more"),
     Gt: (operator.gt, "above {}"),
     Le: (operator.le, "{} or less"),
@@ -149,7 +150,7 @@ _BOUNDS: dict[type, tuple[Callable[[typing.Any, typing.Any], bool], str]] = {
 """Comparison of each kind of bound, and its description."""
 
 
-def _bounds(annotation: object) -> Iterator[tuple[Callable[[typing.Any, typing.Any], bool], str, object]]:
+def _bounds(annotation: object) -> Iterator[tuple[_Comparison, str, object]]:
     """Yield the bounds of a number as (comparison, description, limit), also where it may be None."""
     for bound in getattr(annotation, "__metadata__", ()):
         if type(bound) in _BOUNDS:

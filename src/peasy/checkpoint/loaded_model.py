@@ -160,12 +160,9 @@ class ModelBundle:
 
 
 def open_model(
-    resolved: ResolvedModel,
-    *,
-    family: str | None = None,
-    ignore_extra: bool = False,
+    resolved: ResolvedModel, *, family: str | None = None, ignore_extra: bool = False,
     tensors: TensorStore | None = None,
-) -> ModelBundle:
+) -> ModelBundle:  # fmt: skip
     """Open a resolved folder: a peasy checkpoint or a Hugging Face folder, there with the options of `read_folder`.
 
     `tensors` are the weights of a Hugging Face folder that has only config.json.

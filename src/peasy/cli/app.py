@@ -7,10 +7,10 @@ import sys
 import time
 import tomllib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import import_module, resources
-from typing import Any, TextIO, cast
+from typing import TextIO, cast
 
 from cyclopts import App, CycloptsError, Group
 
@@ -71,7 +71,7 @@ def _start(*, flags: Flags = Flags()) -> CommandOutput:
     return CommandOutput(DocumentResult(Document("peasy: attention you can follow, number by number", parts), data))
 
 
-def _import(command: Command) -> Any:
+def _import(command: Command) -> Callable[..., object]:
     module, _, name = command.entry_point.partition(":")
     return getattr(import_module(module), name)
 
@@ -128,7 +128,7 @@ def _run(words: list[str], flags: Flags) -> int:
         return peasy_error.exit_code
 
 
-def _parse(args: list[str], fallback: Flags) -> tuple[Any, Any, Flags]:
+def _parse(args: list[str], fallback: Flags) -> tuple[Callable[..., object], inspect.BoundArguments, Flags]:
     first = args[0] if args else "--"
     if not first.startswith("-") and first not in {command.name for command in COMMANDS}:
         raise usage.unknown_command(first)
@@ -163,8 +163,8 @@ def _word_first(args: list[str]) -> list[str]:
 def _error_flags(args: list[str]) -> Flags:
     """Return the flags that decide how to print an error, for command lines that cannot be parsed."""
     set_by = {name: os.environ.get(f"PEASY_{name.upper()}", "0").lower() for name in ("json", "debug", "raw")}
-    on: dict[str, Any] = {name: f"--{name}" in args or text not in ("", "0", "false") for name, text in set_by.items()}
-    return Flags(**on)
+    on = {name: f"--{name}" in args or text not in ("", "0", "false") for name, text in set_by.items()}
+    return Flags(json=on["json"], debug=on["debug"], raw=on["raw"])
 
 
 def _prepare(flags: Flags, command: Command | None) -> None:

@@ -6,7 +6,7 @@ import io
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import BinaryIO, Self
 
 from peasy.datasets.corpus import DataProblems
 from peasy.errors import InvalidInput, NotFound
@@ -50,7 +50,7 @@ class _Unpacked:
     def __init__(self, path: Path, packed: BinaryIO) -> None:
         self._path = path
         if path.suffix.lower() == ".gz":
-            self._file: Any = gzip.GzipFile(fileobj=packed)
+            self._file: gzip.GzipFile | io.BufferedReader = gzip.GzipFile(fileobj=packed)
         else:
             self._file = io.BufferedReader(require_extra("pyarrow").input_stream(packed, compression="zstd"))
 

@@ -1,7 +1,6 @@
 """Builds a model from its config, with weights initialised from a seed or on the meta device."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import nn
@@ -59,10 +58,11 @@ class _SkipInit(TorchFunctionMode):
     """Skips torch's weight initialisation: needless on the meta device, and it would import torch's compiler (2 s)."""
 
     def __torch_function__(
-        self, function: Callable[..., object], types: object, args: Any = (), kwargs: Any = None
-    ) -> object:
+        self, function: Callable[..., object], types: object, args: Sequence[object] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> object:  # fmt: skip
         if getattr(function, "__module__", None) == "torch.nn.init":
-            return args[0] if args else kwargs["tensor"]
+            return args[0] if args else (kwargs or {})["tensor"]
         return function(*args, **kwargs or {})
 
 

@@ -38,13 +38,13 @@ def derive_body(
     for parameter in command_parameters(command, options).values():
         if parameter.name in (*HIDDEN, *hide):
             continue
-        kind: Any = Name if parameter.name == "model" else parameter.annotation
+        kind: object = Name if parameter.name == "model" else parameter.annotation
         change = changes.get(parameter.name)
         if isinstance(change, BaseMetadata):
             kind = Annotated[kind, change]
         elif change is not None:
             kind = change
-        default: Any = ... if parameter.default is REQUIRED else parameter.default
+        default: object = ... if parameter.default is REQUIRED else parameter.default
         fields[parameter.name] = (kind, Field(default, description=parameter.help or None))
     unknown = [change for change in changes if change not in fields]
     assert not unknown, f"{name} changes parameters that the command does not have: {', '.join(unknown)}"
@@ -76,14 +76,10 @@ def command_route(router: APIRouter, path: str, command: str = "") -> Callable[[
 
 
 def add_command_route(
-    router: APIRouter,
-    path: str,
-    command: Callable[..., Result],
-    *,
+    router: APIRouter, path: str, command: Callable[..., Result], *,
     prepare: Callable[[JsonDict], None] | None = None,
-    respond: Callable[[str, Any, Result], Response] = make_response,
-    **body_options: Any,
-) -> None:
+    respond: Callable[[str, Any, Result], Response] = make_response, **body_options: Any,
+) -> None:  # fmt: skip
     """Add `POST path`: it runs the command with the fields of the body, and with the loaded model if it takes one.
 
     `prepare` may change the arguments, or refuse what is too expensive for a server; `respond` makes the response of a
@@ -108,14 +104,9 @@ def _body_name(path: str) -> str:
 
 
 def _add_route(
-    router: APIRouter,
-    path: str,
-    command: str,
-    function: Callable[..., Result],
-    body_type: type[CommandBody],
-    run: Callable[[Request, Any], Result],
-    respond: Callable[[str, Any, Result], Response] = make_response,
-) -> None:
+    router: APIRouter, path: str, command: str, function: Callable[..., Result], body_type: type[CommandBody],
+    run: Callable[[Request, Any], Result], respond: Callable[[str, Any, Result], Response] = make_response,
+) -> None:  # fmt: skip
     name = command or path.strip("/")
 
     async def post(request: Request, body: Any) -> Response:

@@ -143,9 +143,7 @@ class JsonFormatter(logging.Formatter):
         line["event"] = record.getMessage()
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)
-        return json.dumps(
-            line | getattr(record, "fields", {})
-        )  # ASCII: whatever a name holds, no line controls a terminal
+        return json.dumps(line | getattr(record, "fields", {}))  # ASCII: no name controls a terminal
 
 
 def configure_logging() -> None:

@@ -19,7 +19,6 @@ from peasy.errors import ResourceUnavailable
 from peasy.server import http_timeouts
 from peasy.server.guard import Guard
 from peasy.server.model_registry import ModelRegistry
-from peasy.server.worker_pool import WorkerPool
 
 _SWITCH_INTERVAL = 0.0005
 """Thread switch interval in seconds. With Python's default, ten times as long, the event loop would wait for a busy
@@ -63,8 +62,7 @@ def run_server(
     sys.setswitchinterval(_SWITCH_INTERVAL)
     gc.freeze()  # every full collection would go through all modules, and hold each thread for tenths of a second
     server.run(sockets=[listener])
-    worker_pool: WorkerPool = app.state.worker_pool
-    if worker_pool.working:  # a call that outlasted the drain would block interpreter exit
+    if app.state.worker_pool.working:  # a call that outlasted the drain would block interpreter exit
         os._exit(0)
 
 
@@ -84,12 +82,9 @@ class GracefulServer(uvicorn.Server):
     """uvicorn server that drains running requests at shutdown."""
 
     def __init__(
-        self,
-        app: FastAPI,
-        max_connections: int | None,
-        shutdown_timeout: float = 30.0,
+        self, app: FastAPI, max_connections: int | None, shutdown_timeout: float = 30.0,
         on_started: Callable[[], None] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         config = uvicorn.Config(
             app, http=http_timeouts.TimeoutProtocol, ws="none", loop="asyncio", log_config=None, access_log=False,
             server_header=False, lifespan="on", limit_concurrency=max_connections,

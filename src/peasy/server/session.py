@@ -82,12 +82,9 @@ class Session:
 
 
 async def open_session(
-    registry: ModelRegistry,
-    body: SamplingBody,
-    encode_prompts: _PromptEncoder,
-    num_chars: int,
+    registry: ModelRegistry, body: SamplingBody, encode_prompts: _PromptEncoder, num_chars: int,
     sampling: SamplingParams,
-) -> Session:
+) -> Session:  # fmt: skip
     """Submit the requests to the engine; invalid ones raise here, before any work is done."""
     if num_chars < LONG_PROMPT_CHARS and registry.is_ready(body.model):
         return _open_session(registry, body, encode_prompts, sampling)

@@ -3,7 +3,6 @@
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import safe_open
@@ -43,11 +42,10 @@ def attention_weights(model: Model, sentence: TrackedSentence) -> dict[str, Tens
         path = activation.path
         weights[f"{path.stack}.{path.layer}.{path.part}"] = activation.array[0].half()
 
-    ids, options = torch.tensor([sentence.ids], device=model.device), dict[str, Any]()
-    if sentence.source:
-        options["source"] = torch.tensor([sentence.source], device=model.device)
+    ids = torch.tensor([sentence.ids], device=model.device)
+    source = torch.tensor([sentence.source], device=model.device) if sentence.source else None
     with torch.inference_mode():
-        model.hidden(ids, tap=Tap(capture, steps=["weights"]), **options)
+        model.hidden(ids, tap=Tap(capture, steps=["weights"]), source=source)
     return {name: array.cpu().contiguous() for name, array in weights.items()}
 
 

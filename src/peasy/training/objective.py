@@ -6,7 +6,7 @@ is then exact, however the batch is split.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from annotated_types import Ge, Gt, Lt
@@ -107,8 +107,8 @@ class Seq2Seq(Objective):
     def loss_sum(self, model: Model, batch: Batch) -> Tensor:
         """Return the cross-entropy, with label smoothing in training mode only."""
         is_target = batch["targets"] != IGNORE_INDEX
-        masks: dict[str, Any] = {name: batch.get(name) for name in ("padding_mask", "source_padding_mask")}
-        hidden = model.hidden(batch["ids"], source=batch["source"], **masks)
+        padding, of_source = batch.get("padding_mask"), batch.get("source_padding_mask")
+        hidden = model.hidden(batch["ids"], padding_mask=padding, source=batch["source"], source_padding_mask=of_source)
         smoothing = self.label_smoothing if model.training else 0.0
         return _cross_entropy(model.logits(hidden[is_target]), batch["targets"][is_target], smoothing)
 

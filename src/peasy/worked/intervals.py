@@ -60,7 +60,7 @@ class Interval(Record, eq=False):
         return self.low.ndim
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> np.dtype[np.float64]:
         """Type of the bounds."""
         return self.low.dtype
 

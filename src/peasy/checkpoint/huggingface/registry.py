@@ -141,12 +141,8 @@ def write_hf_config(family: ModelFamily, config: ModelConfig) -> dict[str, objec
     """Convert peasy's config to a Hugging Face config of this family."""
     kind: dict[str, object] = {"is_encoder_decoder": True} if config.kind == "encoder-decoder" else {}
     settings = family.write_config(config)
-    return {
-        "architectures": [family.architecture(config)],
-        "model_type": family.model_type or family.name,
-        **kind,
-        **settings,
-    }
+    names = {"architectures": [family.architecture(config)], "model_type": family.model_type or family.name}
+    return names | kind | settings
 
 
 def match_weights(

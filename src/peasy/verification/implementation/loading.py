@@ -17,8 +17,8 @@ import re
 import sys
 import types
 from collections.abc import Iterator, Sequence
+from importlib.machinery import ModuleSpec
 from pathlib import Path
-from typing import Any
 
 from peasy.errors import InvalidInput, NotFound, did_you_mean
 
@@ -214,7 +214,7 @@ class StatementFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def __init__(self, folders: list[Path]) -> None:
         self.folders = [str(folder) for folder in folders]
 
-    def find_spec(self, name: str, path: Any, target: object = None) -> Any:
+    def find_spec(self, name: str, path: Sequence[str] | None, target: object = None) -> ModuleSpec | None:
         """Return a spec for a module of these folders."""
         spec = importlib.machinery.PathFinder.find_spec(name, list(path or self.folders))
         origin = "" if spec is None else str(spec.origin)
@@ -241,13 +241,13 @@ class StandInFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def __init__(self, names: list[str]) -> None:
         self.names = names
 
-    def find_spec(self, name: str, path: object, target: object = None) -> Any:
+    def find_spec(self, name: str, path: object, target: object = None) -> ModuleSpec | None:
         """Return a spec for one of the missing packages."""
         if name.partition(".")[0] in self.names:
-            return importlib.machinery.ModuleSpec(name, self, is_package=True)
+            return ModuleSpec(name, self, is_package=True)
         return None
 
-    def create_module(self, spec: Any) -> types.ModuleType:
+    def create_module(self, spec: ModuleSpec) -> types.ModuleType:
         """Return an empty stand-in."""
         return StandInModule(spec.name)
 

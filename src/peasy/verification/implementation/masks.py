@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -359,12 +358,14 @@ def _built_mask_meaning(target: object, file: str, namespace: Mapping[str, objec
     return meanings.pop() if len(meanings) == 1 else None
 
 
-def _causal_mask_of(function: Any) -> bool | None:
+def _causal_mask_of(function: object) -> bool | None:
     """Return whether a function of a number of tokens makes a causal mask in which 1 means "may attend".
 
     Only a function whose one required parameter is a size by its name, and that compares or cuts triangles, is called.
     """
-    names = [p.name for p in signature_of(function) if p.default is p.empty] if inspect.isfunction(function) else []
+    if not inspect.isfunction(function):
+        return None
+    names = [parameter.name for parameter in signature_of(function) if parameter.default is parameter.empty]
     sizes = [name for name in names if role_of(name, True) == "length" or name in ("size", "sz", "n", "length")]
     if len(names) != 1 or not sizes or not re.search(r"\btri[lu]\b|\barange\b", source_of(function)):
         return None

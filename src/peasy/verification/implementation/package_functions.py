@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -71,13 +72,13 @@ class Rearrange(nn.Module):
         super().__init__()
         self.pattern, self.sizes = pattern, sizes
 
-    def forward(self, x: torch.Tensor) -> Any:
+    def forward(self, x: torch.Tensor) -> object:
         """Return the tensor rearranged."""
         return rearrange(x, self.pattern, **self.sizes)
 
 
 def memory_efficient_attention(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_bias: Any = None, p: float = 0.0,
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_bias: torch.Tensor | None = None, p: float = 0.0,
     scale: float | None = None, op: object = None,
 ) -> torch.Tensor:  # fmt: skip
     """Return fused attention with the heads after the tokens; without heads if there are three axes."""
@@ -95,7 +96,7 @@ def flash_attn_func(
     return memory_efficient_attention(q, k, v, allowed, scale=softmax_scale)
 
 
-KNOWN: dict[str, tuple[Any, ...]] = {
+KNOWN: dict[str, tuple[Callable[..., object], ...]] = {
     "einops": (rearrange, repeat, reduce, einsum, Rearrange),
     "einops_exts": (rearrange_many,),
     "fancy_einsum": (einsum,),
@@ -124,7 +125,7 @@ class TransposedLinear(nn.Module):
         return x @ self.weight + self.bias
 
 
-KNOWN_ANYWHERE: dict[str, Any] = {
+KNOWN_ANYWHERE: dict[str, object] = {
     "trunc_normal_": nn.init.trunc_normal_, "lecun_normal_": nn.init.normal_, "DropPath": nn.Identity,
     "Conv1D": TransposedLinear, "to_2tuple": lambda value: value if isinstance(value, tuple) else (value, value),
     "Module": nn.Module, "LightningModule": nn.Module, "ColumnParallelLinear": ParallelLinear,

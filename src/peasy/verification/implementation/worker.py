@@ -9,9 +9,9 @@ import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from peasy.atomic import write_atomic
+from peasy.config import JsonDict
 from peasy.errors import PeasyError
 
 
@@ -27,7 +27,7 @@ def main() -> None:
     os.read(parent, 1)  # the parent ends this process; as long as it lives, its descendants can be found
 
 
-def _answer(request: dict[str, Any]) -> dict[str, object]:
+def _answer(request: JsonDict) -> dict[str, object]:
     from peasy.verification.implementation.call_text import failure
     from peasy.verification.implementation.loading import find_target, load_module
 
@@ -61,7 +61,7 @@ def _only_cpu() -> contextlib.AbstractContextManager[object]:
     return OnlyCPU()
 
 
-def _set_limits(limits: dict[str, Any]) -> None:
+def _set_limits(limits: JsonDict) -> None:
     """Set the limits on memory, CPU time, file size and processes, for this process and its children."""
     if sys.platform == "win32":  # without such limits the parent still has its timeout
         return

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -34,7 +33,7 @@ _MAX_SHEET_CELLS = 100_000
 def read_notebook(text: str) -> Sheet:
     """Read the tables of a Jupyter notebook: its texts, and the arrays in its code and outputs."""
     try:
-        notebook: Any = config.parse_json(text)
+        notebook = config.parse_json(text)
         lines = "\n\n".join(part for cell in notebook["cells"] for part in _cell_texts(cell))
     except (ValueError, KeyError, TypeError):
         raise InvalidInput("This is not a Jupyter notebook.", hint="Save it again as .ipynb.") from None
@@ -44,7 +43,7 @@ def read_notebook(text: str) -> Sheet:
     return sheet
 
 
-def _cell_texts(cell: Any) -> Iterator[str]:
+def _cell_texts(cell: config.JsonDict) -> Iterator[str]:
     source = _joined(cell["source"])
     if cell["cell_type"] != "code":
         yield source
@@ -58,7 +57,7 @@ def _cell_texts(cell: Any) -> Iterator[str]:
             yield f"```\n{name_printed(printed, shown)}\n```"
 
 
-def _joined(text: Any) -> str:
+def _joined(text: str | list[str]) -> str:
     return text if isinstance(text, str) else "".join(text)
 
 

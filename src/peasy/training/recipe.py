@@ -187,8 +187,8 @@ def _check_setting_names(kind: str, size: str, settings: Mapping[str, object]) -
         paths = [*config.flatten({key: table for key, table in tables.items() if key not in MODEL_SIZES})]
         paths += [f"tokenizer.{field.name}" for field in fields(TokenizerConfig)]
         wanted = _MEANINGS.get(name, name)
-        meant = dict.fromkeys(path for path in paths if path.rpartition(".")[2] == wanted)
-        hint = f"Did you mean {' or '.join(list(meant)[:3])}?" if meant else did_you_mean(wanted, known)
+        meant = [wanted] if wanted in known else [path for path in paths if path.rpartition(".")[2] == wanted]
+        hint = f"Did you mean {' or '.join(list(dict.fromkeys(meant))[:3])}?" if meant else did_you_mean(wanted, known)
         hint = hint or f"Known: {', '.join(known)}. See docs/settings.md."
         raise InvalidInput(f"{name}: unknown setting.", hint=hint)
 

@@ -92,6 +92,8 @@ def test_next_tokens_after_any_token_and_at_any_temperature(stories, shown):
     (first, second), (usual, other) = cold[:2], shown.next_tokens[:2]
     ratio = usual.probability / other.probability
     assert first.probability / second.probability == pytest.approx(ratio**2, rel=1e-4)
+    coldest = forward_pass(stories, TEXT, temperature=1e-300, story=False, ablations=False).next_tokens[0]
+    assert (coldest.id, coldest.probability) == (shown.next_tokens[0].id, 1.0)
     with pytest.raises(InvalidInput, match="There is no output token 10"):
         forward_pass(stories, TEXT, answer_row=10)
 

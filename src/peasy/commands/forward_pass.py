@@ -259,7 +259,7 @@ def forward_pass(
         pre_norm=getattr(getattr(settings, "norm", None), "placement", "pre") == "pre",
         position=getattr(getattr(config, "position", None), "kind", ""),
         stacks=stacks,
-        next_tokens=likeliest_tokens(model, after / temperature, _NUM_NEXT_TOKENS)
+        next_tokens=likeliest_tokens(model, (after - after.max()).cpu().double() / temperature, _NUM_NEXT_TOKENS)
         if after is not None and generates else (),
         answer_row=row,
         story=found,

@@ -73,7 +73,8 @@ def _start(*, flags: Flags = Flags()) -> CommandOutput:
 
 def _import(command: Command) -> Callable[..., object]:
     module, _, name = command.entry_point.partition(":")
-    return getattr(import_module(module), name)
+    function: Callable[..., object] = getattr(import_module(module), name)
+    return function
 
 
 def _help_text(command: Command, requested: Command | None) -> str:

@@ -121,7 +121,7 @@ class LabelledMatrix(DisplayMixin, Record, eq=False):
         return np.asarray(self.values).__dlpack_device__()
 
     def __getitem__(self, index: _Index | tuple[_Index, ...]) -> Any:
-        parts = list(index) if isinstance(index, tuple) else [index]
+        parts: list[Any] = list(index) if isinstance(index, tuple) else [index]
         first, rest = parts[0], parts[1:]
         if not any(isinstance(part, str) for part in (first, *rest)):
             return self.values[(first, *rest)]

@@ -12,8 +12,9 @@ import re
 import sys
 import textwrap
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from peasy.errors import InvalidInput
 from peasy.verification.implementation.captured import CapturedCall, Reached, kept_call
@@ -30,7 +31,7 @@ _ACTS = re.compile(
 _NAME = r"(?:self\.)?[^\W\d]\w*"
 
 
-def example_calls(target: Callable[..., object], file: str) -> Iterator[CapturedCall]:
+def example_calls(target: Any, file: str) -> Iterator[CapturedCall]:
     """Yield the calls of the target in its own file, in tests, READMEs and other files of its project."""
     count = 0
     module = sys.modules.get(target.__module__)

@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 import itertools
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -83,7 +84,7 @@ def _call_constants(sizes: Sizes) -> dict[str, object]:
 
 def _create_objects(
     tree: ast.Expression, names: Mapping[str, object], seed: int
-) -> tuple[ast.Expression, list[object], dict[int, list[Op]], dict[str, object]]:
+) -> tuple[ast.Expression, list[Any], dict[int, list[Op]], dict[str, object]]:
     """Replace each call of a class whose arguments use no arrays by the object, created once."""
     made: list[object] = []
     ops: dict[int, list[Op]] = {}

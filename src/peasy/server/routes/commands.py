@@ -157,10 +157,10 @@ def post_glossary(state: State) -> Result:
 
 @command_route(router, "/textbook")
 def post_textbook(state: State) -> Result:
-    """List the chapters of the textbook on the home page."""
-    chapters = load(_TEXTBOOK)["chapter"]
-    rows = tuple((chapter["title"], chapter["text"]) for chapter in chapters)
-    return ServerResult("Textbook", {"chapters": chapters}, Table(("chapter", "text"), rows))
+    """List the chapters of the textbook on the home page, and texts of pages: leads and first inputs."""
+    book = load(_TEXTBOOK)
+    rows = tuple((chapter["title"], chapter["text"]) for chapter in book["chapters"])
+    return ServerResult("Textbook", book, Table(("chapter", "text"), rows))
 
 
 _Sentences = Annotated[list[Annotated[str, Field(max_length=5_000)]], Field(max_length=MAX_POINTS)]

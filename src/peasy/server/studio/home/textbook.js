@@ -12,6 +12,7 @@ export function chapterPanel(all, number, open) {
 	return element(
 		"aside.textbook",
 		{ "aria-label": "Textbook" },
+		button("×", () => open(-1), { "aria-label": "Close the textbook", title: "Close (Esc)" }),
 		select(chapters, number, (value) => open(Number(value)), { "aria-label": "Chapter" }),
 		element("h2", title),
 		element("p", linked(text, glossaryLink)),

@@ -3,14 +3,12 @@
 import { element, fieldRow, fill, wideField } from "../element.js";
 import { MeaningTab } from "./tab.js";
 
-const DEFAULT_TEXTS = { a: "My phone broke, great.", b: "The laptop fell down and cracked, how wonderful." };
-
 export class SimilarityTab extends MeaningTab {
-	constructor(shell, models) {
+	constructor(shell, models, first) {
 		super(shell, models);
 		this.texts = {};
-		const textField = (parameter, label) => {
-			const value = (this.texts[parameter] = this.state[parameter] ?? DEFAULT_TEXTS[parameter]);
+		const textField = (parameter, name) => {
+			const value = (this.texts[parameter] = this.state[parameter] ?? first[name]);
 			const input = element("input.wide", {
 				type: "text",
 				value,
@@ -21,14 +19,14 @@ export class SimilarityTab extends MeaningTab {
 					this.updateSoon({ [parameter]: input.value });
 				},
 			});
-			return wideField(label, input);
+			return wideField(`${name} sentence`, input);
 		};
 		this.cosine = element("p.result-text", { role: "status" });
 		this.element = element(
 			"div",
 			fieldRow(this.modelField),
-			textField("a", "first sentence"),
-			textField("b", "second sentence"),
+			textField("a", "first"),
+			textField("b", "second"),
 			this.cosine,
 			this.resultContainer,
 		);

@@ -4,28 +4,14 @@ import { button, details, element, field, fieldRow, fill, select, linesOf, textA
 import { NeighbourList } from "./neighbours.js";
 import { MeaningTab } from "./tab.js";
 
-const DEFAULT_TEXT = `The pizza came out of the oven crisp and warm, wonderful.
-Our soup tasted of fresh herbs.
-This cake was awful.
-
-My phone broke, great.
-The laptop started in a second, brilliant.
-Your camera stopped working after a day: terrible.
-
-The train left on time, lovely.
-That bus took the wrong road, how annoying.
-Our flight lost our luggage, just awful.
-
-The band got three encores, superb.
-Your choir was out of tune.
-The song sounded warm and clear, wonderful.`;
 const MAX_URL_TEXT = 3000;
 
 export class TextMap extends MeaningTab {
-	constructor(shell, models, openTab) {
+	constructor(shell, models, first, openTab) {
 		super(shell, models);
 		this.openTab = openTab;
-		this.text = this.state.d ?? DEFAULT_TEXT;
+		this.first = first.texts;
+		this.text = this.state.d ?? this.first;
 		this.input = textArea(9, 200000, this.text, (text) => this.setText(text));
 		const onchange = () => this.readFiles([...file.files]);
 		const file = element("input", { type: "file", accept: ".txt,.md,text/*", multiple: true, onchange });
@@ -40,7 +26,7 @@ export class TextMap extends MeaningTab {
 
 	setText(text) {
 		this.text = text;
-		this.updateSoon({ d: text === DEFAULT_TEXT || text.length > MAX_URL_TEXT ? null : text });
+		this.updateSoon({ d: text === this.first || text.length > MAX_URL_TEXT ? null : text });
 	}
 
 	/** Read files as documents, split into sentences. */

@@ -4,15 +4,11 @@ import { details, element, fieldRow, fill, textArea, wideField } from "../elemen
 import { NeighbourList } from "./neighbours.js";
 import { MeaningTab } from "./tab.js";
 
-const DEFAULT_WORDS =
-	"great awesome wonderful superb terrible awful horrible dreadful pizza soup cake salad phone laptop camera " +
-	"printer train bus ferry flight song concert choir band";
-
 export class WordMap extends MeaningTab {
-	constructor(shell, models) {
+	constructor(shell, models, first) {
 		super(shell, models, "words", "words", "mw");
-		this.input = textArea(2, 4000, this.state.w ?? DEFAULT_WORDS, (words) =>
-			this.updateSoon({ w: words === DEFAULT_WORDS ? null : words }),
+		this.input = textArea(2, 4000, this.state.w ?? first.words, (words) =>
+			this.updateSoon({ w: words === first.words ? null : words }),
 		);
 		this.element = element(
 			"div",

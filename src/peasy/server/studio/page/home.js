@@ -26,14 +26,11 @@ const PRESETS = [
 	{ label: "Which sentences are alike?", m: "sentences", t: "My phone broke, great." },
 ];
 const SMALL = 3e7; // parameters times letters of the text, up to which picture, story and arithmetic are one request
-// sentences that an encoder's picture compares with
-const COMPARED = ["Our printer switched itself off again.", "The pizza tasted awful.", "The pizza was wonderful."];
 
 export class Page {
 	base = null;
 	baseKey = "";
 	shownOff = [];
-	chapters = null; // of the textbook
 	earlier = []; // texts before each token that was added
 	/** @type {any} another head to open in the next picture */
 	opening = null;
@@ -58,7 +55,7 @@ export class Page {
 		);
 		this.presets = element("div.row.presets", { role: "group", "aria-label": "Examples" });
 		this.title = element("h1", "One sentence through a Transformer");
-		this.lead = element("p.lead", leadOf("decoder"));
+		this.lead = element("p.lead");
 		place.append(
 			element(
 				"div.row.between",
@@ -85,7 +82,12 @@ export class Page {
 		this.state = { ...state };
 		this.earlier = [];
 		this.view.cached = undefined;
-		const entries = await this.shell.bar.listModels("look");
+		const [entries, { result }] = await Promise.all([
+			this.shell.bar.listModels("look"),
+			this.texts ? { result: this.texts } : this.shell.request("textbook"),
+		]);
+		this.texts = result;
+		if (!this.base) this.drawLead("decoder");
 		this.models = entries.map(({ name }) => name);
 		const first = PRESETS.find(({ m }) => this.models.includes(m));
 		this.name = state.m ?? first?.m ?? (await this.shell.modelName("look"));
@@ -99,7 +101,8 @@ export class Page {
 		this.shell.bar.setDefaults({ m: this.name, t: this.text });
 		this.view.off = readHeads(state.off);
 		this.opening = { open: state.l === undefined ? null : headFromUrl(state) };
-		await Promise.all([this.drawBook(), this.load()]);
+		this.drawBook();
+		await this.load();
 	}
 
 	drawPresets() {
@@ -113,6 +116,15 @@ export class Page {
 			),
 			button("Your own model", () => this.shell.navigate("models")),
 		);
+	}
+
+	/** Heading and first sentence; of a translator with what it wrote. */
+	drawLead(kind, stacks = []) {
+		const { leads, real } = this.texts.home;
+		const network = kind === "recurrent-translator" ? "an RNN with attention" : "a Transformer";
+		this.title.textContent = `${this.name === "repeats" ? "A row of letters" : "One sentence"} through ${network}`;
+		const written = stacks.length > 1 ? ` “${stacks[1].tokens.text}”.` : "";
+		this.lead.textContent = `${leads[kind] ?? leads.translator}${written} ${real}`;
 	}
 
 	setState(changes, push = false) {
@@ -159,10 +171,7 @@ export class Page {
 				Object.assign(view, this.opening);
 				if (this.baseKey !== key) view.note = "";
 				[this.base, this.baseKey, this.shownOff, this.opening] = [base, key, off, null];
-				const kind = base.model_kind;
-				const network = kind === "recurrent-translator" ? "an RNN with attention" : "a Transformer";
-				this.title.textContent = `One sentence through ${network}`;
-				this.lead.textContent = leadOf(kind);
+				this.drawLead(base.model_kind, base.stacks);
 				const isChosen = view.open !== null;
 				view.show(edited || base, base, this.state);
 				this.drawNumbers();
@@ -266,6 +275,7 @@ export class Page {
 
 	share() {
 		const { off, open, row: q, key, step: s } = this.view;
+		const texts = this.texts.home.share;
 		// the saved page can switch one head of a small model off itself
 		const edit = off.length > 1 || !this.isSmall ? ablations(off) : [];
 		const body = this.body({ edit, gradients: Boolean(this.state.g) });
@@ -286,13 +296,10 @@ export class Page {
 		};
 		openDialog(
 			"Share this picture",
-			flexRow(
-				mainButton("Save as one HTML file", save),
-				quiet("Offline and clickable: with the numbers of its heads, and the next token without each of them."),
-			),
-			copy("Copy the link", location.href, "For this computer: it works whenever the studio runs."),
-			copy("Copy the iframe", frame, "A line of HTML that shows the saved file in a page or slide beside it."),
-			copy("Copy the notebook line", call, "A line of Python that shows this picture in a notebook."),
+			flexRow(mainButton("Save as one HTML file", save), quiet(texts.file)),
+			copy("Copy the link", location.href, texts.link),
+			copy("Copy the iframe", frame, texts.iframe),
+			copy("Copy the notebook line", call, texts.notebook),
 		);
 	}
 
@@ -318,10 +325,11 @@ export class Page {
 	/** How near the vector of an encoder is to those of other sentences. */
 	async drawSimilarity() {
 		const key = this.baseKey;
+		const { compared } = this.texts.home;
 		await this.shell.attempt(async () => {
-			const { result } = await this.shell.request("embed", { model: this.model, texts: [this.text, ...COMPARED] });
+			const { result } = await this.shell.request("embed", { model: this.model, texts: [this.text, ...compared] });
 			if (!result?.cosines || key !== this.baseKey) return;
-			const items = COMPARED.map((piece, id) => ({ piece, id, probability: result.cosines[0][id + 1] }));
+			const items = compared.map((piece, id) => ({ piece, id, probability: result.cosines[0][id + 1] }));
 			const nearest = items.reduce((one, other) => (other.probability > one.probability ? other : one));
 			const caption = [
 				"The mean of all rows is the vector of the sentence. It is nearest to ",
@@ -374,22 +382,21 @@ export class Page {
 		});
 	}
 
-	async drawBook() {
-		if (this.state.ch)
-			this.chapters ??= (await this.shell.attempt(() => this.shell.request("textbook")))?.result.chapters;
+	drawBook() {
+		const { chapters } = this.texts;
 		const number = Number(this.state.ch ?? 0) - 1;
-		const open = (chapter) => this.openChapter(chapter);
-		const isOpen = Boolean(this.chapters?.[number]);
+		const isOpen = Boolean(chapters[number]);
 		this.bookButton.setAttribute("aria-expanded", String(isOpen));
-		fill(this.book, isOpen && chapterPanel(this.chapters, number, open));
+		fill(this.book, isOpen && chapterPanel(chapters, number, (chapter) => this.openChapter(chapter)));
 	}
 
 	async openChapter(number) {
+		if (!this.texts) return;
 		this.setState({ ch: number < 0 ? null : String(number + 1) }, true);
-		await this.drawBook();
+		this.drawBook();
 		const { view } = this;
-		if (number < 0 || !view.pass || !this.chapters) return;
-		const { step, layer, ownKey, cached, gradients } = this.chapters[number];
+		if (number < 0 || !view.pass) return;
+		const { step, layer, ownKey, cached, gradients } = this.texts.chapters[number];
 		const place = this.base.story ?? view.open;
 		const { layers, tokens } = view.stackOf(place.stack);
 		view.cached = cached ? tokens.pieces.length - 1 : undefined;
@@ -419,10 +426,11 @@ export class Page {
 			},
 			{
 				key: "Escape",
-				label: "Leave lecture mode",
+				label: "Leave lecture mode, or close the textbook",
 				run: () => {
 					view.board.player.stop();
-					document.body.classList.remove("lecture");
+					if (isLecture()) document.body.classList.remove("lecture");
+					else if (this.state.ch) this.openChapter(-1);
 				},
 			},
 		]);
@@ -432,17 +440,6 @@ export class Page {
 		}));
 		this.shell.setCopyItems(() => [{ label: "Numbers as JSON", text: () => JSON.stringify(view.pass) }]);
 	}
-}
-
-const TASKS = {
-	decoder: "A Transformer guesses the next word by heads that look back at earlier ones.",
-	encoder: "An encoder turns a sentence into one vector.",
-	translator: "An encoder reads the text; a decoder writes another, word by word.",
-};
-
-function leadOf(kind) {
-	const task = TASKS[kind] ?? TASKS.translator;
-	return `${task} All numbers are real: click a ribbon to see how its weight is calculated, or type your own sentence.`;
 }
 
 function headFromUrl({ l, h, p }) {

@@ -38,10 +38,10 @@ export class Page {
 		return shell.attempt(async () => {
 			const list = shell.bar.listModels(null, this.isNew);
 			this.isNew = false; // a tab that is chosen meanwhile waits for the same list
-			const models = await list;
+			const [models, { result }] = await Promise.all([list, shell.request("textbook")]);
 			if (signal.aborted) return null; // another page is open
 			shell.clearError();
-			const tab = new TAB_CLASSES[name](shell, models, (other) => this.tabs.choose(other));
+			const tab = new TAB_CLASSES[name](shell, models, result.meaning, (other) => this.tabs.choose(other));
 			shell.setExports(() => tab.buildRequest());
 			shell.setCopyItems(() => [{ label: "Result as JSON", text: () => JSON.stringify(tab.response?.result) }]);
 			tab.start();

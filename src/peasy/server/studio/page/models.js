@@ -54,7 +54,7 @@ export class Page {
 				? { command: "prove", body: this.proofBody }
 				: { command: "models", body: { name: this.card?.name } },
 		);
-		shell.setCopyItems(() => (this.card ? snippets(this.card).map(({ title, text }) => ({ label: title, text })) : []));
+		shell.setCopyItems(() => (this.card ? this.snippets().map(({ title, text }) => ({ label: title, text })) : []));
 		shell.onStateChange((next) => this.show(next));
 	}
 
@@ -64,7 +64,10 @@ export class Page {
 	}
 
 	async load() {
-		this.cards = (await this.shell.request("models")).result.models.toSorted(byRank);
+		const [models, { result }] = await Promise.all([this.shell.request("models"), this.shell.request("textbook")]);
+		this.cards = models.result.models.toSorted(byRank);
+		this.texts = result.models;
+		this.snippets = () => snippets(result.snippets, this.card);
 		this.drawList();
 		fill(
 			this.importContainer,
@@ -159,7 +162,7 @@ export class Page {
 		const input = element("textarea", {
 			rows: 3,
 			maxlength: 20000,
-			placeholder: "Your own texts, one per line; without any, three built-in sentences are used.",
+			placeholder: this.texts.prompts,
 		});
 		const container = element("div", { role: "status" });
 		const start = mainButton("Prove", async () => {
@@ -180,11 +183,7 @@ export class Page {
 		});
 		return element(
 			"div",
-			element(
-				"p.lead",
-				"The same numbers on different execution paths: with and without KV cache, alone and in a batch, fused " +
-					"kernel and formula. Each equality with its measured difference.",
-			),
+			element("p.lead", this.texts.prove),
 			wideField("texts for the proof", input),
 			flexRow(start),
 			container,
@@ -194,12 +193,8 @@ export class Page {
 	showSnippets() {
 		return element(
 			"div",
-			element(
-				"p.lead",
-				"While the studio is open, this address serves an OpenAI-compatible API; peasy serve does the same without " +
-					"the studio.",
-			),
-			snippets(this.card).map(({ title, text }) =>
+			element("p.lead", this.texts.api),
+			this.snippets().map(({ title, text }) =>
 				element(
 					"div.snippet",
 					element("h3", title),

@@ -75,9 +75,12 @@ export class Page {
 		this.ownExample = state.d ? fromUrlText(state.d) : null;
 		this.sectionNumber = Number(state.s) || 0;
 		this.chosenHead = Number(state.h) || 0;
-		this.library ??= (await this.shell.request("examples")).result.examples.sort((a, b) =>
-			a.topic.localeCompare(b.topic),
-		); // attention first, then other networks
+		if (!this.library) {
+			const requests = ["examples", "textbook"].map((name) => this.shell.request(name));
+			const [{ examples }, { work }] = (await Promise.all(requests)).map(({ result }) => result);
+			this.texts = work;
+			this.library = examples.sort((a, b) => a.topic.localeCompare(b.topic)); // attention first, then other networks
+		}
 		await this.load();
 	}
 
@@ -445,7 +448,7 @@ export class Page {
 			this.shell.setState({ dk: dimension });
 		};
 		const section = this.isNetwork ? 0 : this.sectionNumber;
-		if (section === 4) panels.push(scalePanel(this.shell, Number(this.state.dk) || 64, onDimension));
+		if (section === 4) panels.push(scalePanel(this.shell, this.texts.scale, Number(this.state.dk) || 64, onDimension));
 		if (section === 5 && this.result.steps.some((step) => baseName(step.name) === "scores"))
 			panels.push(this.normalisationPanel());
 		fill(this.extras, panels);
@@ -464,10 +467,7 @@ export class Page {
 		return card(
 			"Softmax or division by the sum",
 			element("h2", "Softmax or division by the sum?"),
-			quiet(
-				"Both make each row add up to 1. With division by the sum, a negative score gives a negative weight, a row " +
-					"that sums to 0 has no weights at all, and a large score stands out less.",
-			),
+			quiet(this.texts.sum),
 			element("div.equation", sides),
 		);
 	}

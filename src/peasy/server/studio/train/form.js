@@ -14,32 +14,17 @@ import {
 	wideField,
 } from "../element.js";
 
-const KINDS = [
-	["gpt", "gpt: decoder-only Transformer"],
-	["rnn", "rnn: recurrent network"],
-	["cnn", "cnn: convolutions over the last words"],
-	["ngram", "ngram: counts of word sequences"],
-	["words", "words: one vector per word"],
-	["encoder", "encoder: texts to vectors"],
-	["translator", "translator: encoder-decoder Transformer"],
-	["rnn-translator", "rnn-translator: recurrent with attention (2015)"],
-];
+const COMPARED_KINDS = ["gpt", "rnn", "cnn", "ngram"];
 const PAIRED_KINDS = ["translator", "rnn-translator"];
-const SIZES = [
-	["tiny", "tiny: a first try in a minute"],
-	["small", "small"],
-	["base", "base: hours on a CPU"],
-	["speedrun", "speedrun: learns faster, exports to ONNX only"],
-];
 const UPLOAD_CHUNK = 200000; // characters per request
 
 export class TrainForm {
 	constructor(shell, onSubmit) {
 		this.shell = shell;
 		this.onSubmit = onSubmit;
-		this.kind = select(KINDS, "gpt", () => this.saveChoices());
+		this.kind = select([], "", () => this.saveChoices());
 		this.data = select([], "", () => this.saveChoices());
-		this.size = select(SIZES, "tiny", () => this.saveChoices());
+		this.size = select([], "", () => this.saveChoices());
 		this.file = element("input", { type: "file", accept: ".txt,.tsv,.jsonl,text/*" });
 		this.minutes = numberInput(0.05, 1440, { step: "any", value: 1 });
 		this.steps = numberInput(1, 1e6);
@@ -57,9 +42,7 @@ export class TrainForm {
 			class: "wide",
 			placeholder: "the first of the validation data",
 		});
-		this.kindBoxes = KINDS.slice(0, 4).map(([kind]) =>
-			element("input", { type: "checkbox", value: kind, checked: true }),
-		);
+		this.kindBoxes = COMPARED_KINDS.map((kind) => element("input", { type: "checkbox", value: kind, checked: true }));
 		this.submitButton = element("button", { type: "submit", class: "plain main" }, "Start");
 		this.several = false;
 		this.buildForm();
@@ -116,12 +99,17 @@ export class TrainForm {
 	}
 
 	async load(state) {
-		const { corpora } = (await this.shell.request("data")).result;
-		fill(
-			this.data,
-			corpora.map(({ name, description }) => element("option", { value: name }, `${name}: ${description}`)),
-			element("option", { value: "" }, "your own text …"),
-		);
+		const requests = ["data", "textbook"].map((name) => this.shell.request(name));
+		const [{ corpora }, { train }] = (await Promise.all(requests)).map(({ result }) => result);
+		const corpusOptions = corpora.map(({ name, description }) => [name, `${name}: ${description}`]);
+		const offer = (list, options) =>
+			fill(
+				list,
+				options.map(([value, label]) => element("option", { value }, label)),
+			);
+		offer(this.kind, train.kinds);
+		offer(this.size, train.sizes);
+		offer(this.data, [...corpusOptions, ["", "your own text …"]]);
 		const choose = (list, wanted, otherwise) => {
 			list.value = wanted;
 			if (list.selectedIndex < 0) list.value = otherwise;

@@ -8,7 +8,7 @@ import { latestOnly } from "../latest.js";
 const MAX_POWER = 10; // 2^10 = 1024
 
 /** @param {import("../shell.js").Shell} shell */
-export function scalePanel(shell, dimension, onChange) {
+export function scalePanel(shell, text, dimension, onChange) {
 	const charts = element("div.bars-pair");
 	const summary = element("div");
 	const runLatest = latestOnly(shell, charts, summary);
@@ -37,17 +37,7 @@ export function scalePanel(shell, dimension, onChange) {
 		},
 	);
 	show(power);
-	return card(
-		"Why √dₖ",
-		element("h2", "Why √dₖ?"),
-		quiet(
-			"One random query and eight random keys with components of variance 1. The larger the dimension, the larger " +
-				"the scores; without the division one key gets almost all the weight, and the gradient vanishes.",
-		),
-		dimensionSlider,
-		charts,
-		summary,
-	);
+	return card("Why √dₖ", element("h2", "Why √dₖ?"), quiet(text), dimensionSlider, charts, summary);
 }
 
 function weightBars(title, side) {

@@ -93,6 +93,12 @@ def test_point_labels_do_not_overlap():
     assert len(list(label_points(spread, 0, 600))) == 10
 
 
+def test_points_at_one_place_keep_their_labels():
+    """Training brings similar words together: their names are listed around the place."""
+    dots = [PlotPoint(word, 300 + place % 3, 200 + 2 * place, 0) for place, word in enumerate("abcdefgh")]
+    assert len(list(label_points(dots, 0, 312))) == 8
+
+
 def test_labels_stay_between_the_edges():
     dots = [PlotPoint("a long word", 70, 100, 0), PlotPoint("a long word", 500, 300, 0)]
     assert len(list(label_points(dots, 56, 600))) == 2

@@ -123,12 +123,12 @@ def _shape(group: int, x: float, y: float, kind: str = "") -> str:
 
 
 def label_points(points: Sequence[PlotPoint], left: float, right: float) -> Iterator[str]:
-    """Yield a label beside each point, on a side that is free between `left` and `right`; none if no side is."""
+    """Yield a label beside or near each point, where it is free between `left` and `right`; none if nowhere."""
     occupied = [(dot.x - 6, dot.y - 6, dot.x + 6, dot.y + 6) for dot in points]
     for dot in points[:_MAX_LABELS]:
         text = truncate_to_width(dot.label, 12, 110)
         width = text_width(text, 12)
-        for x, y in ((8, 4), (-8 - width, 4), (-width / 2, -10), (-width / 2, 18)):
+        for x, y in ((x, y) for y in (4, -10, 18, -24, 32, -38, 46) for x in (-width / 2, 8, -8 - width)):
             box = (dot.x + x, dot.y + y - 10, dot.x + x + width, dot.y + y + 3)
             overlaps = any(box[0] < o[2] and o[0] < box[2] and box[1] < o[3] and o[1] < box[3] for o in occupied)
             if left < box[0] and box[2] < right and not overlaps:

@@ -43,7 +43,7 @@ _VECTOR_SIZE = 4
 
 VECTOR_NOTE = (
     "The vectors are hashed from the letters of the words, so the same word always gets the same vector. "
-    "They carry no meaning: words that are similar here are similar by chance."
+    "They are not those of a trained model and carry no meaning: words that are similar here are similar by chance."
 )
 
 _UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"

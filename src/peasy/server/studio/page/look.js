@@ -203,6 +203,7 @@ export class Page {
 	draw(response) {
 		const rendered = renderDocument(response);
 		this.maps = mainMaps(rendered);
+		this.otherMaps = [...rendered.querySelectorAll("peasy-maps")].filter((maps) => maps !== this.maps);
 		// The interactive map draws its own links, and the next token is shown above it.
 		if (this.maps)
 			rendered
@@ -257,7 +258,13 @@ export class Page {
 			this.key === null ? maps.strongestKey(row) : Math.min(Math.floor(this.key / tileSize), maps.columns - 1),
 		);
 		maps.redraw();
+		this.showSameHead();
 		this.showChosenCell();
+	}
+
+	/** Of a translator, also in the maps of its other attentions. */
+	showSameHead() {
+		for (const maps of this.otherMaps) maps.ready?.then(() => maps.selectMap(this.layer, this.head));
 	}
 
 	/** The arithmetic of a cell that was chosen, here or by the URL. */
@@ -272,7 +279,10 @@ export class Page {
 		this.head = mapColumn;
 		[this.query, this.key] = [row < 0 ? null : row * tileSize, column < 0 ? null : column * tileSize];
 		this.shell.setState({ l: this.layer, h: this.head, q: this.query, k: this.key });
-		if (this.layer !== layer || this.head !== head) this.drawAblation();
+		if (this.layer !== layer || this.head !== head) {
+			this.drawAblation();
+			this.showSameHead();
+		}
 		this.showChosenCell();
 		if (this.isLong && tileSize > 1 && previousQuery !== this.query) this.tabs.choose("attention", false);
 	}
@@ -285,7 +295,8 @@ export class Page {
 	async drawAblation() {
 		const { layer, head } = this;
 		const isOff = this.ablatedHeads.some((ablated) => ablated.layer === layer && ablated.head === head);
-		const nameOf = (ablated) => `layer ${ablated.layer}, head ${ablated.head}`;
+		const stack = this.response?.result.target ? "decoder: self-attention, " : "";
+		const nameOf = (ablated) => `${stack}layer ${ablated.layer}, head ${ablated.head}`;
 		const chips = this.ablatedHeads.map((ablated) =>
 			button(`${nameOf(ablated)} ×`, () => this.toggleHead(ablated.layer, ablated.head), {
 				"aria-label": `Switch ${nameOf(ablated)} on`,

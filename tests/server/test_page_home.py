@@ -491,6 +491,152 @@ def test_hovering_a_token_lights_its_row_everywhere(home):
     assert page.locator(".flow .stream.lit").count() == 1
 
 
+@pytest.mark.parametrize("width", [1100, 1366, 390])
+def test_the_picture_and_the_switch_stay_where_they_are(home, width):
+    """A click on a token or on the switch changes the caption: what is below the pointer must not become another."""
+    window = home("/", width=width, height=900)
+    page = window.page
+    place = (
+        "(part) => Math.round(part.getBoundingClientRect().top + document.querySelector('#place').scrollTop + scrollY)"
+    )
+    tops = set()
+    for row in (9, 4, 0, 6):
+        page.locator(f'.token[data-token="decoder:{row}"]').click()
+        tops.add(page.locator(".flow-frame").evaluate(place))
+    page.locator(".story-row").evaluate("(row) => row.scrollIntoView({ block: 'center' })")
+    box = page.get_by_role("button", name="Switch this head off").bounding_box()
+    for count in (1, 0):
+        page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        window.wait_until_idle()
+        assert page.locator(".flow .head.off").count() == count, "a second click at the same place takes it back"
+        tops.add(page.locator(".flow-frame").evaluate(place))
+    assert len(tops) == 1, tops
+
+
+def test_the_way_back_to_the_picture_leads_to_the_cell_that_was_left(home):
+    page = home("/").page
+    page.locator(".zoom-steps").get_by_role("button", name="scale", exact=True).click()
+    page.get_by_role("button", name="See where it matters").click()
+    assert "·out › The" in page.locator(".trail").inner_text()
+    page.get_by_role("button", name="↑ Picture").click()
+    assert page.locator(".story").inner_text().startswith("Head 0 of layer 1 looks from it back to pizza")
+    assert page.locator(".trail").inner_text().endswith("·it › ·pizza")
+
+
+def test_the_row_adds_up_and_its_numbers_come_with_their_step(home):
+    page = home("/home?m=stories&l=0&h=0&q=9").page
+    steps = page.locator(".zoom-steps")
+    steps.get_by_role("button", name="softmax", exact=True).click()
+    more, power, weight = re.fullmatch(
+        r"(\d+) more, together: e\^\(.*\) ([\d.]+), weight ([\d.]+)", page.locator(".zoom-softmax .quiet").inner_text()
+    ).groups()
+    rows = page.locator(".zoom-softmax .number").all_inner_texts()
+    assert int(more) == 10 - len(rows) // 3
+    assert sum(map(float, rows[2::3])) + float(weight) == pytest.approx(1, abs=5e-4)
+    assert float(power) > 0
+    page.get_by_role("slider", name="Step of the arithmetic").fill("84")  # halfway through the softmax
+    halfway = page.locator(".zoom-softmax .number").all_inner_texts()
+    assert halfway[::3] == rows[::3], "the scores are known"
+    assert set(halfway[1::3] + halfway[2::3]) == {""}, "no final number beside a bar that still grows"
+    listed = "() => getComputedStyle(document.querySelector('.zoom-row .number')).visibility"
+    steps.get_by_role("button", name="q · k", exact=True).click()
+    assert page.evaluate(listed) == "visible"
+    shown = page.evaluate(f"""() => {{
+        const [button] = [...document.querySelectorAll(".zoom .main")].filter((one) => one.textContent === "Play");
+        button.click();
+        const early = ({listed})();
+        button.click();
+        return [early, ({listed})()];
+    }}""")
+    assert shown == ["hidden", "visible"], "while it plays, the weights come with the softmax"
+
+
+def test_the_arithmetic_says_where_q_k_and_the_mask_come_from_and_names_the_dots(home):
+    page = home("/").page
+    current = page.locator(".zoom-steps [aria-current]")
+    origin = current.locator("p", has_text="W_q")
+    assert origin.inner_text().startswith("query q comes from W_q × vector of ·it, key k from W_k × vector of ·pizza")
+    assert origin.get_by_role("link", name="query").get_attribute("href") == "glossary?term=query"
+    page.locator('.token[data-token="decoder:4"]').click()
+    assert "vector of ·out" in origin.inner_text()
+    page.locator('.token[data-token="decoder:9"]').click()
+    page.locator(".zoom-steps").get_by_role("button", name="scale", exact=True).click()
+    assert "Longer vectors add up more products to larger scores" in current.inner_text()
+    names = page.locator(".scores text").all_text_contents()
+    assert any(name.startswith("·pizza ") for name in names)
+    assert len(names) > 3 + 1, "other dots are named, too, where there is room"
+    boxes = page.locator(".scores text").evaluate_all("(all) => all.map((one) => one.getBoundingClientRect().toJSON())")
+    for number, one in enumerate(boxes[3:]):
+        assert all(one["right"] <= two["left"] or two["right"] <= one["left"] for two in boxes[3:][:number])
+    page.locator(".zoom-steps").get_by_role("button", name="mask", exact=True).click()
+    assert "M is added: minus infinity for keys that a token must not see" in current.inner_text()
+
+
+def test_a_head_that_is_off_has_no_weights_and_what_it_changed_is_marked(home):
+    window = home("/")
+    page = window.page
+    assert page.locator(".flow .weight.lit").count() == 1
+    assert page.locator(".flow .lens.changed").count() == 0
+    before = page.locator(".flow .lens title").all_text_contents()
+    window.press("o")
+    page.locator(".flow .head.off").wait_for()
+    window.wait_until_idle()
+    assert page.locator(".flow .weight").count() == 0
+    after = page.locator(".flow .lens title").all_text_contents()
+    assert page.locator(".flow .lens").evaluate_all("(all) => all.map((one) => one.matches('.changed'))") == [
+        one != other for one, other in zip(before, after, strict=True)
+    ] == [False, True, True]  # fmt: skip
+    assert "bold: changed" in page.locator(".flow-legend").inner_text()
+
+
+def test_split_words_headings_and_translations_are_named(home):
+    window = home("/home?m=stories&t=The+astronaut+tasted+soup")
+    page = window.page
+    page.get_by_text("1 word is split into pieces: this model's vocabulary does not have them.").wait_for()
+    page.get_by_role("button", name="What does “it” mean?").click()
+    page.get_by_text("looks from it back to pizza").wait_for()
+    assert page.get_by_text("split into pieces").count() == 0
+    page.get_by_role("button", name="Copy what came before").click()
+    page.get_by_role("heading", name="A row of letters through a Transformer").wait_for()
+    page.get_by_role("button", name="3 days ago → French").click()
+    page.locator(".lead", has_text="a decoder writes another, word by word: “il y a 3 jours”.").wait_for()
+    page.get_by_role("heading", name="One sentence through a Transformer").wait_for()
+
+
+def test_the_textbook_can_be_closed_and_lecture_mode_says_how_to_leave(home):
+    window = home("/?ch=2", width=390, height=844)
+    page = window.page
+    panel = page.get_by_role("complementary", name="Textbook")
+    panel.get_by_role("button", name="Close the textbook").click()
+    window.wait_until_idle()
+    assert panel.count() == 0
+    assert "ch" not in window.state
+    page.get_by_role("button", name="Textbook").click()
+    panel.wait_for()
+    window.press("f")
+    assert "Esc" in page.locator("h1").evaluate("(one) => getComputedStyle(one, '::after').content")
+    window.press("Escape")
+    assert panel.count() == 1, "one thing at a time"
+    window.press("Escape")
+    assert panel.count() == 0
+
+
+def test_look_names_the_stack_of_a_translator_and_shows_one_head_in_all_its_maps(home):
+    window = home("/look?m=locales-fr&t=3+days+ago")
+    page = window.page
+    page.locator("peasy-maps[data-ready]").nth(2).wait_for()
+    switch = page.get_by_role("button", name=re.compile("^Switch decoder: self-attention, layer"))
+    heads = "(all) => all.map((maps) => `${maps.mapRow}, head ${maps.mapColumn}`)"
+    page.wait_for_function(
+        "() => new Set([...document.querySelectorAll('peasy-maps')].map((m) => m.mapIndex)).size === 1"
+    )
+    assert f"layer {page.locator('peasy-maps').evaluate_all(heads)[0]} off" in switch.inner_text()
+    page.locator("peasy-maps").nth(1).get_by_role("button", name="layer 1, head 2").click()
+    window.wait_until_idle()
+    assert page.locator("peasy-maps").evaluate_all(heads) == ["1, head 2"] * 3
+    assert switch.inner_text() == "Switch decoder: self-attention, layer 1, head 2 off"
+
+
 def test_one_more_token_grows_the_text_and_marks_cached_rows(home):
     window = home("/home?m=stories&t=The+pizza+came+out")
     page = window.page

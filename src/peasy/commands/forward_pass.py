@@ -49,7 +49,8 @@ MAX_HEAD_NUMBERS = 400_000
 """Numbers of all heads that are included if none are named, those of the story first."""
 _HEAD_NUMBERS = ("query", "key", "value", "masked", "context")
 """Steps of the formula that the arithmetic of one weight needs, beside the weights."""
-_WHY_SCALED = " Long vectors give large scores, and the softmax would give almost all weight to one key."
+_WHY_SCALED = " Longer vectors add up more products to larger scores; softmax would give almost all weight to one key."
+_MASK = "M is added: minus infinity for keys that a token must not see, such as later ones; else 0, or a bias."
 _GRADIENT = "The way back: how the loss changes with each score. All gradients are in thousandths."
 _MIN_STORY_WEIGHT = 0.3
 """Smallest weight of the key that such a head attends to."""
@@ -384,9 +385,8 @@ def _formula(
 def _captions(steps: Iterable[FormulaStep], *, explains_scale: bool = False) -> dict[str, str]:
     """Return what each step does; with `explains_scale` also why scores are divided by √d_k."""
     captions = {step.name: step.description for step in steps} | {"gradient": _GRADIENT}
-    if explains_scale:
-        captions["scaled"] += _WHY_SCALED
-    return captions
+    captions["scaled"] += _WHY_SCALED if explains_scale else ""
+    return captions | ({"masked": _MASK} if captions["masked"].startswith("M ") else {})
 
 
 def _backward_pass(

@@ -19,7 +19,8 @@ export const STEPS = ["scores", "scaled", "masked", "weights", "context", "gradi
 /**
  * `head`: query, key, value, masked, weights as rows of numbers, `bias` if there is one; divisor, softcap, sink and
  * additive as in `calculateRow`; `captions` of the formula's steps; queries and keys (pieces), title; `isOff`; in a
- * training step `gradient`, that of the context, and what the step is `about`; `lines` replace the text of steps.
+ * training step `gradient`, that of the context, and what the step is `about`; `origin(query, key)` says where
+ * q and k come from; `lines` replace the text of steps.
  */
 export class Board {
 	head = null;
@@ -38,7 +39,10 @@ export class Board {
 		this.player = new Player(
 			() => (isStill ? this.move(1) : this.#seek(this.step * TICKS + this.tick + 1)),
 			isStill ? STILL_TIME : TICK_TIME,
-			(playing) => this.playButton && (this.playButton.textContent = playing ? "Stop" : "Play"),
+			(playing) => {
+				this.element.classList.toggle("playing", playing);
+				if (this.playButton) this.playButton.textContent = playing ? "Stop" : "Play";
+			},
 		);
 	}
 
@@ -98,18 +102,26 @@ export class Board {
 		const { came } = this;
 		return make(
 			"p.trail",
-			this.onLeave && [button("↑ Picture", this.onLeave, { class: "text-button" }), " "],
+			this.onLeave && [button("↑ Picture", () => this.#leave(), { class: "text-button" }), " "],
 			make(
 				"span",
 				parts.flatMap((part, index) => [index ? " › " : "", bdi(part)]),
 			),
 			came && [
 				" ",
-				button(`Back to ${queries[came.row]} → ${keys[came.key]}`, () => this.onCell(came.row, came.key), {
-					class: "text-button",
-				}),
+				button(`Back to ${queries[came.row]} → ${keys[came.key]}`, () => this.#goBack(), { class: "text-button" }),
 			],
 		);
+	}
+
+	#goBack() {
+		if (this.came) this.onCell(this.came.row, this.came.key);
+	}
+
+	/** To the picture, which shows the cell that was left to see where a step matters. */
+	#leave() {
+		this.#goBack();
+		this.onLeave();
 	}
 
 	#drawRow() {
@@ -167,7 +179,9 @@ export class Board {
 
 	/** Draw the steps up to the current one; the picture of this step as far as it is played. */
 	#draw() {
-		this.scrubber.value = String(this.step * TICKS + this.tick);
+		const position = this.step * TICKS + this.tick;
+		this.scrubber.value = String(position);
+		this.element.classList.toggle("weighed", position >= 4 * TICKS);
 		this.scrubber.setAttribute("aria-valuetext", NAMES[this.step]);
 		this.back.toggleAttribute("disabled", this.step === 0);
 		this.forward.toggleAttribute("disabled", this.step === this.last);
@@ -253,6 +267,7 @@ export class Board {
 		const counted = numShown < products.length ? `${numShown} of ${products.length}` : `all ${products.length}`;
 		return make(
 			"div.zoom-products",
+			this.head.origin && make("p", this.head.origin(queries[this.row], keys[this.key])),
 			vectorStrip(`q of ${queries[this.row]}`, query, { numLit: numShown }),
 			vectorStrip(`k of ${keys[this.key]}`, this.head.key[this.key], { numLit: numShown }),
 			isAdditive && vectorStrip("v", additive, { numLit: numShown }),
@@ -284,16 +299,19 @@ export class Board {
 			const at = fraction === 1 ? scaled : score * factor;
 			const x = 300 + (280 * at) / reach;
 			const isChosen = key === this.key;
-			return make(
-				"g",
-				make(
-					"circle",
-					{ cx: x, cy: 30, r: isChosen ? 8 : 5, fill: tokenColour(key) },
-					make("title", `${keys[key]}: ${write(at, 2)}`),
-				),
-				isChosen && make("text", { x, y: 14, "text-anchor": "middle" }, `${keys[key]} ${write(at, 2)}`),
+			const name = `${keys[key]} ${write(at, 2)}`;
+			const circle = make(
+				"circle",
+				{ cx: x, cy: 30, r: isChosen ? 8 : 5, fill: tokenColour(key) },
+				make("title", name),
 			);
+			return { x, circle, name: isChosen ? name : keys[key], isChosen };
 		});
+		/** @type {typeof points} the dots with room for a name, the chosen one first */
+		const named = [];
+		for (const point of points.toSorted((one, other) => Number(other.isChosen) - Number(one.isChosen)))
+			if (named.every(({ x, name }) => Math.abs(x - point.x) > 5 * (name.length + point.name.length)))
+				named.push(point);
 		const range = (name) => {
 			const numbers = cells.map((cell) => cell[name]);
 			return `${write(Math.min(...numbers), 1)} to ${write(Math.max(...numbers), 1)}`;
@@ -317,7 +335,8 @@ export class Board {
 				[-reach, 0, reach].map((number, at) =>
 					make("text", { x: 10 + 290 * at, y: 54, "text-anchor": ["start", "middle", "end"][at] }, write(number, 1)),
 				),
-				points,
+				points.map(({ circle }) => circle),
+				named.map(({ x, name }) => make("text", { x, y: 14, "text-anchor": "middle" }, name)),
 			),
 			make("p", `The scores of this row: ${range("score")} before, ${range("scaled")} after. `, isScaled && effect),
 			isScaled && !isClear && this.#seeWhere(changesOf),
@@ -346,12 +365,8 @@ export class Board {
 		return [
 			this.#bars(
 				{ title: "score", numbers: scores, length: (score) => (score ?? 0) / reach, decimals: 2, isSigned: true },
-				{
-					title: `e^(score − ${typographic(inParentheses(largest, 2))})`,
-					numbers: powers,
-					length: (power) => power * fraction,
-				},
-				{ title: "weight", numbers: row, length: (weight) => weight * fraction },
+				{ title: `e^(score − ${typographic(inParentheses(largest, 2))})`, numbers: powers, fraction },
+				{ title: "weight", numbers: row, fraction },
 			),
 			make("p", "The largest score is subtracted from all: the weights stay the same, and no power gets too large."),
 			isOneKey && this.#seeWhere((of) => (key) => 0.5 - Math.abs(0.5 - weights[of][key])),
@@ -361,16 +376,12 @@ export class Board {
 	/** Weights of the row beside the gradients of their scores. */
 	#backward(fraction) {
 		const gradients = this.#gradients();
-		const reach = reachOf(gradients.map(({ score }) => score)) / (fraction || 1e-9);
+		const scores = gradients.map(({ score }) => score);
+		const reach = reachOf(scores);
 		return [
 			this.#bars(
-				{ title: "weight", numbers: this.head.weights[this.row], length: (weight) => weight },
-				{
-					title: "gradient",
-					numbers: gradients.map(({ score }) => score),
-					length: (score) => score / reach,
-					isSigned: true,
-				},
+				{ title: "weight", numbers: this.head.weights[this.row] },
+				{ title: "gradient", numbers: scores, length: (score) => score / reach, fraction, isSigned: true },
 			),
 			make("p", this.head.about),
 			isFlat(gradients[this.key]) &&
@@ -389,19 +400,30 @@ export class Board {
 		return ofWeights.map((weight, key) => ({ weight, mean, score: weights[row][key] * (weight - mean) }));
 	}
 
-	/** Numbers of the keys with the largest weights, as bars; those of either sign begin in the middle. */
+	/**
+	 * Numbers of the keys with the largest weights, as bars; those of either sign begin in the middle. A column that is
+	 * played up to a `fraction` has no numbers before its end.
+	 */
 	#bars(...columns) {
+		const shown = this.#largest(6);
+		const others = this.#visible().filter((key) => !shown.includes(key));
+		const together = columns
+			.filter(({ isSigned, fraction = 1 }) => !isSigned && fraction === 1)
+			.map(({ title, numbers }) => `${title} ${write(sum(others.map((key) => numbers[key])))}`);
 		return make(
 			`div.zoom-softmax.of-${columns.length}`,
 			make("b"),
 			columns.map(({ title }) => make("b", title)),
-			this.#largest(6).map((key) => [
+			shown.map((key) => [
 				make("span", { class: key === this.key ? "chosen" : "of-key" }, bdi(this.head.keys[key])),
-				columns.map(({ numbers, length, decimals = 4, isSigned }) => [
-					track(length(numbers[key]), key, isSigned),
-					make("span.number", write(numbers[key], decimals)),
+				columns.map(({ numbers, length = Number, decimals = 4, isSigned, fraction = 1 }) => [
+					track(length(numbers[key]) * fraction, key, isSigned),
+					make("span.number", fraction === 1 && write(numbers[key], decimals)),
 				]),
 			]),
+			others.length > 0 &&
+				together.length > 0 &&
+				make("span.quiet", `${others.length} more, together: ${together.join(", ")}`),
 		);
 	}
 

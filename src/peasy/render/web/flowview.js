@@ -151,6 +151,7 @@ export class FlowView {
 			labelWidth: this.similar ? 260 : undefined,
 			hasBars: this.similar ? true : undefined,
 			cached: this.cached,
+			before: this.off.length ? this.base.stacks : null,
 			size: Math.min(Math.max(window.innerHeight - 460, 260), 560),
 			narrow: isPhone(),
 		});
@@ -236,25 +237,29 @@ export class FlowView {
 		const isOff = this.isOff(stack, layer, part, head);
 		fill(
 			this.switches,
+			this.off.length > 1 && button("All heads on", () => this.setOff([])),
 			this.canSwitch(this.open) &&
 				(this.source.canAblate?.(this.open) ?? true) &&
 				button(`Switch this head ${isOff ? "on" : "off"}`, () => this.toggleHead(), {
 					class: isOff ? "plain" : "plain main",
 					title: `Layer ${layer}, head ${head} (o)`,
 				}),
-			this.off.length > 1 && button("All heads on", () => this.setOff([])),
 			Boolean(part) && button("Play", () => this.playArithmetic(), { title: "Play this arithmetic" }),
 		);
 		const cached = `Rows in italics: the keys and values of ${this.cached} tokens come from the KV cache.`;
 		const pieces = this.pass.stacks.flatMap(({ tokens }) => tokens.pieces);
 		const numUnknown = pieces.filter((piece) => piece === "<unk>").length;
 		const unknown = `${numUnknown} of ${pieces.length} tokens are <unk>, words that this model does not know.`;
+		const numSplit = this.pass.stacks[0].tokens.word_positions.filter(({ length }) => length > 1).length;
+		const words = numSplit === 1 ? "1 word is" : `${numSplit} words are`;
+		const split = `${words} split into pieces: this model's vocabulary does not have them.`;
 		fill(
 			this.rail,
 			make("div.row", this.source.rail?.() ?? []),
 			[
 				...this.base.interventions.map((one) => `Intervention: ${one}`),
 				numUnknown > 0 && unknown,
+				numSplit > 0 && split,
 				byteNote(pieces),
 				this.cached !== undefined && cached,
 			].map((note) => note && make("p.note", note)),
@@ -275,6 +280,7 @@ export class FlowView {
 		this.head = {
 			...steps,
 			...formula,
+			origin: !formula.additive?.length && originIn(this.source.glossaryLink),
 			about: steps.gradient && aboutStep(loss, this.pass.stacks.length === 1 && next[0]),
 			queries,
 			keys,
@@ -380,6 +386,15 @@ export function scrollTo(element, block = "start") {
 	element.scrollIntoView({ block, behavior: prefersStills() ? "auto" : "smooth" });
 }
 
+/** Where the vectors of a query and a key come from. */
+const originIn = (link) => (query, key) => [
+	linked("[query] q comes from W_q × vector of ", link),
+	bdi(query),
+	linked(", [key] k from W_k × vector of ", link),
+	bdi(key),
+	", the learned matrices of this layer.",
+];
+
 /** What a training step learns from, and its loss. */
 function aboutStep(loss, next) {
 	return [
@@ -429,7 +444,7 @@ function legend({ glossaryLink: link, rail }, hasNext) {
 		["⊕", "what was found is added to the line of the token ([residual] stream)"],
 		["bar", "how much the [feed-forward network] adds"],
 		hasNext && ["was", `dashed: as it was before a head was switched off${rail ? " or the temperature changed" : ""}`],
-		hasNext && ["…", "would say: the next token if the model ended after this layer ([logit lens])"],
+		hasNext && ["…", "would say: the next token if the model ended after this layer ([logit lens]); bold: changed"],
 		["·", "a space before the word; <bos> and <eos>: begin and end of the text"],
 	]
 		.filter(Boolean)

@@ -305,6 +305,7 @@ export class ModelFlow {
 				make("title", shown === null ? `${sentence} (mean of the heads)` : sentence),
 			),
 			shown !== null &&
+				!isOff &&
 				weight >= MIN_WRITTEN &&
 				this.layout.rowHeight >= 14 &&
 				make("text.weight", {
@@ -415,12 +416,15 @@ export class ModelFlow {
 
 	/** What the model would say if it ended here. */
 	#drawLens(band, layer) {
-		const written = layer.lens.map(({ piece, probability }) => `${shorten(piece)} ${writeNumber(probability, 2)}`);
+		const write = (lens) => lens.map(({ piece, probability }) => `${shorten(piece)} ${writeNumber(probability, 2)}`);
+		const written = write(layer.lens);
+		const stackBefore = this.view.before?.find(({ name }) => name === band.name);
+		const [before = written[0]] = write(stackBefore?.layers[layer.layer]?.lens ?? []);
 		const place = { x: layer.left + layer.width, y: layer.bottom + 20 + 17 * this.letter, "text-anchor": "end" };
 		const sentence = `would say: ${written[0]}`;
 		const label = sentence.length * 6.5 * this.letter < layer.width + 12 ? sentence : written[0];
 		return make(
-			"g.lens",
+			`g.lens${before === written[0] ? "" : ".changed"}`,
 			make("text", place, layer.isCompact ? shorten(layer.lens[0].piece, 8) : label),
 			make("title", `logit lens after layer ${layer.layer}: ${written.join(", ")}`),
 		);

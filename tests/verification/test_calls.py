@@ -515,6 +515,38 @@ class Attention(nn.Module):
     assert [tuple(call.arguments["hidden"].shape) for call in found] == [(1, 2, 48)]
 
 
+LASTING = {
+    "its first call": """
+import torch
+from torch import nn
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.proj, self.shape = nn.Linear(48, 48), None
+    def forward(self, x, zeta):
+        self.shape = self.shape or zeta.shape
+        if zeta.shape != self.shape or zeta.dim() != 2:
+            raise RuntimeError("2D tensor expected")
+        return torch.softmax(self.proj(x) @ x.mT, -1) @ x
+""",
+    "settings that guess": """
+import torch
+from torch import nn
+class Attention(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.config, self.proj = config, nn.Linear(config.hidden_size, config.hidden_size)
+    def forward(self, x, memory):
+        return torch.softmax(self.proj(x) @ x.mT, -1) @ x * (not self.config.zeta_of_this)
+""",
+}
+
+
+@pytest.mark.parametrize("kind", LASTING)
+def test_an_object_that_remembers_a_call_or_other_settings_is_made_anew(tmp_path, kind):
+    assert next(repaired_calls(load(tmp_path, LASTING[kind]), SIZES[0], [], ""), None) is not None
+
+
 MESSAGES = {
     "the line to complete": ("def attention(q, k, v):\n    q, k = ...\n    return q @ k @ v\n", "complete line 2"),
     "what is missing": (

@@ -280,6 +280,7 @@ def _project_classes(hint: object, cls: type) -> list[type]:
     return [each for each in allowed if each.__module__.partition(".")[0] == package and not _is_config_class(each)]
 
 
+@functools.cache
 def _string_options(cls: type, name: str) -> list[str]:
     """Return the strings that the code of a class compares a parameter with, in their order."""
     text = "".join(source_of(base) for base in cls.__mro__ if base.__module__.partition(".")[0] != "torch")

@@ -92,16 +92,20 @@ def repaired_calls(target: Any, sizes: Sizes, failures: list[CallFailure], file:
     created = next(constructor_attempts(target, sizes)) if inspect.isclass(target) else {}
     objects: dict[str, Any] = {}
 
-    def call(own: Mapping[str, object], arguments: Mapping[str, object]) -> None:
-        key = repr(own)
+    def call(key: str, own: Mapping[str, object], arguments: Mapping[str, object]) -> None:
         if inspect.isclass(target) and key not in objects:
             objects.clear()
             objects[key] = instantiate(target, own, 0)[0]
         made = objects.get(key, target)
-        (made if is_module(made) else call_of(made))(**arguments)
+        before = _attributes(made)
+        try:
+            (made if is_module(made) else call_of(made))(**arguments)
+        finally:
+            if [*map(id, before)] != [*map(id, _attributes(made))]:
+                objects.clear()  # it remembers this call
 
     first = {_CREATED + name: value for name, value in created.items()}
-    seen, number, found = set[str](), itertools.count(1), 0
+    seen, number, found = dict[str, object](), itertools.count(1), 0
     queue: list[tuple[tuple[float, ...], int, dict[str, Any], tuple[str, ...]]]
     queue = [((-math.inf,), next(number), {**first, **start}, ()) for start in _start_arguments(function, sizes)]
     optional = {p.name for p in signature_of(function) if p.default is None}
@@ -117,7 +121,7 @@ def repaired_calls(target: Any, sizes: Sizes, failures: list[CallFailure], file:
         }
         try:
             with quiet():
-                call(own, given)
+                call(_key({n: v for n, v in values.items() if n.startswith(_CREATED)}), own, given)
         except (Exception, SystemExit) as error:
             reached = _progress(error)
             if reached > furthest:
@@ -130,7 +134,7 @@ def repaired_calls(target: Any, sizes: Sizes, failures: list[CallFailure], file:
                 other = {**values, **changes}
                 large = any(isinstance(v, Shape) and math.prod(v.axes) > _MAX_NUMBERS for v in changes.values())
                 if not large and (key := _key(other)) not in seen:
-                    seen.add(key)
+                    seen[key] = other  # kept, so that no other value gets its id
                     # what came further is repaired first; at the same place, what was repaired less
                     rank = (*(-line for line in reached), len(repaired) + len({*changes} & {*repaired}))
                     heapq.heappush(queue, (rank, next(number), other, (*repaired, *changes)))
@@ -144,10 +148,16 @@ def repaired_calls(target: Any, sizes: Sizes, failures: list[CallFailure], file:
     failures += closest if failures and not found else []
 
 
+def _attributes(made: Any) -> list[Any]:
+    """Return the values of an object's attributes, those of its modules and its buffers, too."""
+    parts, buffers = (made.modules(), made.buffers()) if is_module(made) else ([made], ())
+    return [*buffers, *(value for each in parts for value in getattr(each, "__dict__", {}).values())]
+
+
 def _key(value: object) -> str:
     """Return a text that tells different arguments apart; arrays by their identity, as printing them takes long."""
     if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{name}: {_key(each)}' for name, each in value.items())}}}"
+        return f"{getattr(value, '_guess', '')}{{{', '.join(f'{name}: {_key(each)}' for name, each in value.items())}}}"
     if isinstance(value, tuple | list):
         return f"{type(value).__name__}({', '.join(map(_key, value))})"
     if isinstance(value, Shape):
@@ -165,9 +175,8 @@ def _statements(file: str) -> list[tuple[int, int, str]]:
 
 def _statement(frame: traceback.FrameSummary) -> str:
     """Return the whole statement of a frame."""
-    line = frame.lineno or 0
-    found = [text for first, last, text in _statements(frame.filename) if first <= line <= last]
-    return found[0] if found else frame.line or ""
+    line, found = frame.lineno or 0, _statements(frame.filename)
+    return next((text for first, last, text in found if first <= line <= last), frame.line or "")
 
 
 def _progress(error: BaseException) -> tuple[float, float]:
@@ -234,10 +243,7 @@ def _blamed(error: BaseException, target: object, values: Mapping[str, object]) 
         names += re.findall(r"(?:self\.)?[^\W\d]\w*", _statement(frame))
     known: dict[str, None] = {}
     for _ in range(4):
-        for name in names:
-            for argument in (name, _CREATED + name):
-                if argument in values:
-                    known[argument] = None
+        known |= dict.fromkeys(each for name in names for each in (name, _CREATED + name) if each in values)
         names = list(dict.fromkeys(each for name in names for each in depends.get(name, ())))
     return list(known) or list(values)
 
@@ -307,11 +313,8 @@ def _other_shapes(shape: Shape, text: str, numbers: list[int], sizes: Sizes) -> 
             yield replace(axes=(axes[0], number, *axes[2:]))
     for near in (len(axes) - 1, len(axes) + 1):
         yield from (replace(axes=each) for each in by_count.get(near, ()) if near != count)
-    if len(axes) > 2:
-        yield replace(axes=(*axes[:-2], axes[-1], axes[-2]))
-        yield replace(axes=(axes[1], axes[0], *axes[2:]))
-    yield replace(axes=(batch, tokens, tokens))
-    yield replace(axes=(batch, 1, tokens, tokens))
+    swapped = [(*axes[:-2], axes[-1], axes[-2]), (axes[1], axes[0], *axes[2:])] if len(axes) > 2 else []
+    yield from (replace(axes=each) for each in (*swapped, (batch, tokens, tokens), (batch, 1, tokens, tokens)))
 
 
 def _other_numbers(value: Any, text: str, numbers: list[int], sizes: Sizes) -> Iterator[object]:

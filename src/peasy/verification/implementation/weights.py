@@ -141,17 +141,13 @@ def _judge_after_softmax(reading: Reading, softmax: Array, found: Judgement) -> 
     removed = (np.abs(weights) < 1e-3 * softmax) & (softmax > 1e-9)
     op = next((op for op in reading.core.path if op.index > reading.normaliser_ops[0].index
                and op.name.rstrip("_") in ("mul", "masked_fill", "where", "tril", "triu")), None)  # fmt: skip
-    if removed.any() and close_to(np.where(removed, 0, softmax), weights):
+    kept = np.where(removed, 0, softmax)
+    if removed.any() and close_to(kept, weights):
         found.mistake("mask after softmax", place_of(op))
-    elif removed.any() and close_to(_renormalised(softmax, removed), weights):
+    elif removed.any() and close_to(kept / np.maximum(kept.sum(axis=-1, keepdims=True), 1e-30), weights):
         reading.allowed = None if reading.allowed is None else reading.allowed & ~removed
     elif not close_to(softmax, weights):
         found.not_understood("After the softmax the weights are changed in an unknown way.")
-
-
-def _renormalised(softmax: Array, removed: Array) -> Array:
-    kept = np.where(removed, 0, softmax)
-    return np.asarray(kept / np.maximum(kept.sum(axis=-1, keepdims=True), 1e-30))
 
 
 def _judge_without_softmax(reading: Reading, found: Judgement) -> None:

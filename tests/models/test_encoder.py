@@ -7,6 +7,7 @@ import torch
 from tests.models.tiny_models import ENCODERS, make, some_ids
 
 from peasy.errors import InvalidInput
+from peasy.generation.packed import pack
 from peasy.models.build import build
 
 
@@ -72,3 +73,11 @@ def test_batched_texts_equal_single_texts():
         alone = torch.cat([model.embed(torch.tensor([text])) for text in texts])
     torch.testing.assert_close(together, alone, atol=1e-5, rtol=0)
     assert model.embed_batch([]).shape == (0, 32)
+
+
+def test_packed_models_and_half_precision_have_a_layer_after_pooling():
+    model, texts = make(ENCODERS["encoder-relative"]), some_ids(3, 9).tolist()
+    vectors = model.embed_batch(texts)
+    torch.testing.assert_close(pack(model, "float32").embed_batch(texts), vectors, atol=1e-5, rtol=0)
+    half = model.to(torch.bfloat16)
+    torch.testing.assert_close(half.embed_batch(texts).float(), vectors, atol=0.05, rtol=0)

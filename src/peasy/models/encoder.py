@@ -73,7 +73,7 @@ class Encoder(Model[KVCache]):
         Texts of similar length are batched, about `max_batch_tokens` at a time, so that there is little padding.
         `bfloat16` is used for products only; pooling and normalisation keep the model's precision.
         """
-        width = self.config.d_model if self.dense is None else self.dense.out_features
+        width = self.config.dense.width if self.config.dense else self.config.d_model
         vectors = torch.empty(len(sequences), width, device=self.device)
         with torch.inference_mode(), torch.autocast(self.device.type, torch.bfloat16, enabled=bfloat16):
             for rows in _length_batches([len(text) for text in sequences], max_batch_tokens):
@@ -85,7 +85,7 @@ class Encoder(Model[KVCache]):
         """Pool hidden states to one vector per text; half precision is summed in float32."""
         pooled, settings = self._pooled(hidden, padding_mask, self.config.pooling), self.config.dense
         if self.dense is not None and settings is not None:
-            pooled = self.dense(pooled.to(self.dense.weight.dtype))
+            pooled = self.dense(pooled.to(hidden.dtype))
             pooled = ACTIVATIONS[settings.activation](pooled) if settings.activation else pooled
         pooled = pooled.to(_at_least_float32(pooled))
         return functional.normalize(pooled, dim=-1) if self.config.normalise else pooled

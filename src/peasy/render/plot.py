@@ -128,7 +128,7 @@ def label_points(points: Sequence[PlotPoint], left: float, right: float) -> Iter
     for dot in points[:_MAX_LABELS]:
         text = truncate_to_width(dot.label, 12, 110)
         width = text_width(text, 12)
-        for x, y in ((x, y) for y in (4, -10, 18, -24, 32, -38, 46) for x in (-width / 2, 8, -8 - width)):
+        for x, y in ((x, y) for y in (4, -10, 18, -24, 32, -38, 46, -52, 60) for x in (-width / 2, 8, -8 - width)):
             box = (dot.x + x, dot.y + y - 10, dot.x + x + width, dot.y + y + 3)
             overlaps = any(box[0] < o[2] and o[0] < box[2] and box[1] < o[3] and o[1] < box[3] for o in occupied)
             if left < box[0] and box[2] < right and not overlaps:

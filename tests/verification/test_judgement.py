@@ -1106,3 +1106,92 @@ def twice_in_loops(Q, K, V):
 
 def test_a_double_softmax_in_loops_has_its_name():
     assert examine(twice_in_loops).mistakes == ("double softmax",)
+
+
+class LayerLeftOver(LayerForgotten):
+    def forward(self, x):
+        return self.out(super().forward(x))
+
+
+class WithLibraryAndPast(Layers):
+    """Keys and values so far as two arguments; a module of Python among the attributes cannot be copied."""
+
+    def __init__(self, dim):
+        super().__init__(dim)
+        self.library = math
+
+    def forward(self, x, past_key=None, past_value=None):
+        k, v = self.w_k(x), self.w_v(x)
+        if past_key is not None:
+            k, v = torch.cat([past_key, k], dim=1), torch.cat([past_value, v], dim=1)
+        return attend(self.w_q(x), k, v)
+
+
+def real_or_padding(q, k, v, mask=None):
+    """Attend; `mask` says whether a token is padding (0) or real (1)."""
+    return attend(q, k, v, None if mask is None else mask == 0)
+
+
+def zeros_and_ones(q, k, v, mask=None):
+    """Attend; `mask` is a 0/1 padding mask, in which 1 = keep."""
+    return attend(q, k, v, None if mask is None else mask == 0)
+
+
+@pytest.mark.parametrize("written", [LayerLeftOver, WithLibraryAndPast, real_or_padding, zeros_and_ones])
+def test_right_code_is_not_called_wrong(written):
+    found = examine(written)
+    assert (found.verdict, found.mistakes) == (EQUAL, ())
+
+
+def real_or_padding_inverted(q, k, v, mask=None):
+    """Attend; `mask` says whether a token is padding (0) or real (1)."""
+    return attend(q, k, v, None if mask is None else mask == 1)
+
+
+def test_a_meaning_after_its_word_is_read():
+    assert examine(real_or_padding_inverted).mistakes == ("mask inverted",)
+
+
+def divided_by_a_fixed_number(q, k, v):
+    return torch.softmax(q @ k.transpose(-2, -1) / 2, dim=-1) @ v
+
+
+def test_a_fixed_number_that_fits_one_size_by_chance_is_no_known_scale():
+    found = examine(divided_by_a_fixed_number)
+    assert (found.verdict, found.mistakes) == (NOT_COMPARED, ())
+
+
+class AttentionNet5(Layers):
+    """A class whose name ends in t5, but that is no T5."""
+
+    def forward(self, x):
+        return torch.softmax(self.w_q(x) @ self.w_k(x).transpose(-2, -1), dim=-1) @ self.w_v(x)
+
+
+def test_only_t5_may_leave_out_the_scale():
+    assert examine(AttentionNet5).mistakes == ("no scale",)
+
+
+def a_little_more_of_itself(q, k, v):
+    scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))
+    return torch.softmax(scores + 0.5 * torch.eye(q.size(-2)), dim=-1) @ v
+
+
+def test_two_numbers_that_are_no_causal_mask_are_no_weak_mask():
+    found = examine(a_little_more_of_itself)
+    assert (found.verdict, found.mistakes) == (NOT_COMPARED, ())
+
+
+class TurnedByHead(Layers):
+    """Rotary positions along the axis of the heads instead of the tokens: they cancel out."""
+
+    def forward(self, x):
+        q, k, v = (w(x).unflatten(-1, (4, -1)) for w in (self.w_q, self.w_k, self.w_v))
+        turn = torch.polar(torch.ones(4, 1), torch.arange(4.0)[:, None])
+        q, k = (torch.view_as_real(torch.view_as_complex(y.unflatten(-1, (-1, 2))) * turn).flatten(-2) for y in (q, k))
+        return attend(*(y.transpose(1, 2) for y in (q, k, v))).transpose(1, 2).flatten(2)
+
+
+def test_positions_that_cancel_out_are_no_positions():
+    found = examine(TurnedByHead)
+    assert (found.verdict, found.conventions) == (NOT_COMPARED, ("bidirectional",))

@@ -216,3 +216,17 @@ def test_other_forms_of_a_result(text, verdicts):
 def test_small_numbers_are_shown_with_their_digits():
     [cell] = check(read_text("1 / (12 × 255^2) = 0.000013")).calculations.cells
     assert cell.reason == "1 / (12 × 255^2) = 1.282e-06, not 0.000013."
+
+
+@pytest.mark.parametrize(
+    ("text", "verdicts"),
+    [
+        ("1,536 + 512 = 2,048", ["right"]),
+        ("1,536 + 512 = 2,084", ["wrong"]),
+        ("6 / 8 = 0.75 (3/4)", ["right"]),
+        ("4 + 4 = 8 (2 × 4)", ["right"]),
+        ("7 + 7 = 2 (3 + 4)", ["right"]),
+    ],
+)
+def test_thousands_and_results_written_twice(text, verdicts):
+    assert [each.verdict() for each in find_calculations(text)] == verdicts

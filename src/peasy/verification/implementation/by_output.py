@@ -1,4 +1,4 @@
-"""Comparison by outputs only, for functions of q, k and v whose operations cannot be recorded (loops over numbers)."""
+"""Comparison by outputs only, for functions of q, k and v whose operations cannot be followed (loops, blocks of keys)."""
 
 from collections.abc import Iterator, Mapping
 from itertools import product
@@ -47,7 +47,7 @@ def judge_by_output(attempt: Attempt, found: Judgement) -> bool:
         return False
     if not _compared(attempt, {}, (q, k, v), (False, True), found):
         return False
-    found.convention("compared by its output only: its operations cannot be recorded")
+    found.convention("compared by its output only: its operations cannot be followed")
     for name in attempt.flag_names:
         if _compared(attempt, {name: True}, (q, k, v), (True,), found):
             found.convention(f"{name}=True is causal")

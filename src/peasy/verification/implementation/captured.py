@@ -18,13 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from peasy.verification.implementation.arguments import (
-    ConfigGuess,
-    Sizes,
-    constructor_attempts,
-    roles_of,
-    signature_of,
-)
+from peasy.verification.implementation.arguments import ConfigGuess, Sizes, constructor_attempts, roles_of, signature_of
 from peasy.verification.implementation.call_text import call_method
 from peasy.verification.implementation.forms import ARRAY_ROLES
 from peasy.verification.implementation.loading import (

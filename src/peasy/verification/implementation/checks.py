@@ -11,14 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from peasy.verification.implementation.arguments import (
-    ROTARY_ROLES,
-    constructor_attempts,
-    seeded_array,
-    source_of,
-)
+from peasy.verification.implementation.arguments import ROTARY_ROLES, constructor_attempts, seeded_array, source_of
 from peasy.verification.implementation.call_text import call_of
-from peasy.verification.implementation.core import Array, find_cores
+from peasy.verification.implementation.core import Array, find_cores, is_activation
 from peasy.verification.implementation.creation import is_module
 from peasy.verification.implementation.forms import Attempt
 from peasy.verification.implementation.judge import judge
@@ -58,7 +53,7 @@ def check_lengths(attempt: Attempt, reading: Reading, context: Context, found: J
     if longer is None or other is None or not other.attended:
         return ""
     inner = Judgement()
-    judge(longer, other, context, inner)
+    judge(other, context, inner)
     if _check_alignment(longer, other, found) or inner.unknown:
         inner.mistakes.clear()
     found.take(inner)
@@ -103,7 +98,7 @@ def check_groups(attempt: Attempt, reading: Reading, context: Context, found: Ju
     if other is None:
         return ""
     inner = Judgement()
-    judge(grouped, other, context, inner)
+    judge(other, context, inner)
     if "kv heads tiled" in inner.mistakes and attempt.module is not None and not inspect.isfunction(attempt.module):
         found.convention(TILED)
         del inner.mistakes["kv heads tiled"]
@@ -124,7 +119,7 @@ def check_causal_flag(attempt: Attempt, context: Context, found: Judgement, seed
         if reading is None or not reading.attended:
             continue
         inner = Judgement()
-        judge(subject, reading, context, inner)
+        judge(reading, context, inner)
         kind = judge_pattern(subject, reading, True, inner)
         inner.compared = 0  # the first call was compared
         if kind == "causal":
@@ -164,17 +159,20 @@ def check_masked_rows(subject: RepeatedCall, name: str, convention: Any, mask: A
 
 def check_output_projection(attempt: Attempt, reading: Reading, found: Judgement) -> None:
     """A layer that is named as the output projection must be used; of another one nothing is known."""
-    trace, after = reading.trace, {reading.core.context.index}
-    for op in trace.ops[reading.core.context.index + 1 :]:
-        if any(source in after for source, _ in op.inputs):
-            after.add(op.index)
-    if not any(source is not None and source[0] in after for _, source in trace.results):
+    trace, context = reading.trace, reading.core.context.index
+    used = {op.index for _, source in trace.results if source for op in trace.ancestors(source[0])}
+    if context not in used:
         return
-    projected = any(trace.ops[index].name in PRODUCTS for index in after - {reading.core.context.index})
+    heads = {context}  # and what follows from them alone
+    for op in trace.ops[context + 1 :]:
+        sources = {source for source, _ in op.inputs if is_activation(trace.ops[source])}
+        heads |= {op.index} if sources and sources <= heads else set()
+    projected = any(trace.ops[index].name in PRODUCTS for index in (heads & used) - {context})
     for name in idle_weights(reading, attempt.subject.weights):
         part, role = name.removesuffix(".weight").rpartition(".")[2].lower(), projection_role([name])
         named = len(re.findall(rf"\bself\.{re.escape(part)}\b", source_of(type(attempt.module))))
-        if role == "output" or (is_unspecific(part) and named == 1):  # the constructor alone names it
+        is_forgotten = is_unspecific(part) and named == 1 and not projected  # the constructor alone names it
+        if role == "output" or is_forgotten:
             found.mistake("output projection not used")
         elif role == "" and not projected and attempt.subject.weights[name] == (attempt.sizes.d_model,) * 2:
             found.not_understood(f"{name} has no effect, and nothing follows the heads: an output projection?")
@@ -228,10 +226,12 @@ def _second_chunks(attempt: Attempt, roles: Mapping[str, str], axis: int, prefix
     if {"past_key", "past_value"} <= set(roles):
         by_role = {role: name for name, role in attempt.roles.items()}
         past = {roles[f"past_{part}"]: parts[0][by_role[part]] for part in ("key", "value") if part in by_role}
-        yield _changed(subject, parts[1], {name: subject.as_argument(value) for name, value in past.items()} | offset)
+        if len(past) == 2:  # without projections: else the form of its keys and values is not known
+            yield _changed(subject, parts[1], {n: subject.as_argument(value) for n, value in past.items()} | offset)
         return
     inputs = {name: subject.as_argument(array) for name, array in parts[0].items()}
-    first = _changed(subject, parts[0], start | ({roles["use_cache"]: True} if "use_cache" in roles else {}))
+    more = {roles["use_cache"]: True} if "use_cache" in roles else {}
+    first = _changed(subject, parts[0], start | more)
     try:
         with quiet():
             import torch
@@ -240,7 +240,6 @@ def _second_chunks(attempt: Attempt, roles: Mapping[str, str], axis: int, prefix
                 result = first.run({**inputs, **first.constants})
     except Exception:
         return
-    more = {roles["use_cache"]: True} if "use_cache" in roles else {}
     if "cache" not in roles:
         yield replace(_changed(subject, parts[1], offset | more), run=partial(_run_from, subject.run, _state(attempt)))
         return
@@ -264,8 +263,16 @@ def _state(attempt: Attempt) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Return what each part of a module keeps, beside its parameters, and a copy."""
     objects = attempt.module.modules() if is_module(attempt.module) else [attempt.module]
     parts = [vars(each) for each in objects if hasattr(each, "__dict__") and not inspect.isclass(each)]
-    kept = [each for part in parts for each in (part, part.get("_buffers", {}))]
-    return [(each, {name: copy.deepcopy(v) for name, v in each.items() if name[0] != "_"}) for each in kept]
+    return [(each, _copied(each)) for part in parts for each in (part, part.get("_buffers", {}))]
+
+
+def _copied(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return copies of the values that can be copied: libraries and locks cannot."""
+    copies = dict[str, Any]()
+    for name, value in values.items():
+        with contextlib.suppress(Exception):
+            copies |= {} if name[0] == "_" else {name: copy.deepcopy(value)}
+    return copies
 
 
 def _own_cache(attempt: Attempt) -> list[Array] | None:
@@ -351,7 +358,7 @@ def _name_cache_mistake(second: RepeatedCall, whole: Reading, has_cache: bool, f
 
 
 def rotary_is_relative(subject: RepeatedCall, reading: Reading) -> bool:
-    """Return whether scores of equal tokens depend on their distance only, as with rotary positions."""
+    """Return whether scores of equal tokens depend on their distance, and on nothing else, as with rotary positions."""
     inputs = {}
     for name, array in subject.inputs.items():
         lead = tuple(slice(0, 1) if axis in reading.attended else slice(None) for axis in range(array.ndim))
@@ -366,4 +373,5 @@ def rotary_is_relative(subject: RepeatedCall, reading: Reading) -> bool:
     low, high = np.full(groups.max() + 1, np.inf), np.full(groups.max() + 1, -np.inf)
     np.minimum.at(low, groups, product)
     np.maximum.at(high, groups, product)
-    return bool(np.all(high - low <= 1e-3 * max(1.0, float(np.abs(product).max()))))
+    smallest = 1e-3 * max(1.0, float(np.abs(product).max()))
+    return bool(np.all(high - low <= smallest) and np.any(np.ptp(product, axis=(1, 2)) > smallest))

@@ -112,11 +112,7 @@ def _output_leaf(reading: Reading) -> tuple[int, Array, Array] | None:
     tokens = np.arange(int(np.prod(shape))).reshape(shape)
     for number, (leaf, source) in enumerate(reading.trace.results):
         lead = tuple(leaf.shape[:-1])
-        if (
-            source is None
-            or reading.core.context.index > source[0]
-            or not np.issubdtype(to_float(leaf).dtype, np.floating)
-        ):
+        if source is None or reading.core.context.index > source[0]:
             continue
         if lead == shape:
             return number, tokens.reshape(-1), tokens

@@ -148,12 +148,11 @@ def _build(trace: Trace, scores: Op, context: Op, operand: int) -> Core | None:
         left, right = right, left
         index_of = {op: _transpose_index(each, count, queries, keys) for op, each in index_of.items()}
         i, j, queries, keys = j, i, keys, queries
-    row_of, column_of = np.indices(index.shape)[0:1], np.indices(index.shape)[2]
-    rows = np.indices(index.shape)[1]
+    matrix, rows, columns = np.indices(index.shape)
     shape = (count, queries, keys)
     value_rows, context_rows = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
-    value_rows[n, i, j] = row_of[0] * values.shape[1] + column_of
-    context_rows[n, i, j] = row_of[0] * weights.shape[1] + rows
+    value_rows[n, i, j] = matrix * values.shape[1] + columns
+    context_rows[n, i, j] = matrix * weights.shape[1] + rows
     gathered = np.zeros(shape)
     gathered[n, i, j] = weights
     if (context_rows != context_rows[..., :1]).any():

@@ -105,8 +105,10 @@ def examine(target: object, name: str = "", *, file: str = "", call: str | None 
         if not state.call and (failed := _failed_with_more_heads(state, attempt)):
             found.not_understood(f"Only one head was compared; with more it fails: {failed}.")
         diagnosis = _diagnosis(state, attempt, found)
-        if diagnosis.verdict == EQUAL and (found.axes < axes or found.heads < mixed):
-            continue  # an axis by number, as in softmax(1), means another one without the batch; one head mixes nothing
+        # an axis by number, as in softmax(1), means another one without the batch; one head mixes nothing
+        is_equal, is_smaller = diagnosis.verdict == EQUAL, found.axes < axes
+        if (is_smaller and (is_equal or not found.axes)) or (is_equal and found.heads < mixed):
+            continue
         axes, mixed = max(axes, found.axes), max(mixed, found.heads * found.mixed)
         if diagnosis.verdict != NOT_COMPARED:
             return _with_more_sizes(state, attempt, found)
@@ -149,7 +151,7 @@ def _judge_attempt(state: Examination, attempt: Attempt, seed: int = 0) -> Judge
     subject = attempt.subject
     try:
         trace = subject.trace()
-        _judge_dropout(subject, trace, found)
+        _judge_dropout(trace, found)
         twice = (map(np.nan_to_num, subject.plain()) for _ in range(2))
         if not found.mistakes and not all(map(np.array_equal, *twice)):
             found.not_understood("Two calls with the same inputs give different numbers.")
@@ -166,7 +168,7 @@ def _judge_attempt(state: Examination, attempt: Attempt, seed: int = 0) -> Judge
         if in_parts and judge_by_output(attempt, by_output):
             return by_output
         for reading in readings:
-            judge(subject, reading, context, found)
+            judge(reading, context, found)
             if len(reading.attended) == 2 and attempt.layout is not None and attempt.layout.axes == "bt":
                 found.not_understood("Tokens of different sequences attend to each other.")
             if reading.attended:
@@ -230,7 +232,7 @@ def _in_peasy(error: BaseException) -> bool:
     return bool(frames) and "/verification/implementation/" in frames[-1].filename
 
 
-def _judge_dropout(subject: object, trace: Trace, found: Judgement) -> None:
+def _judge_dropout(trace: Trace, found: Judgement) -> None:
     for kind, place in trace.events:
         if kind == "dropout":
             found.mistake("dropout left on", place)
@@ -255,8 +257,8 @@ def _context(state: Examination, attempt: Attempt) -> Context:
     if "x" in attempt.roles.values() and sources:
         roles = {name: "query" if attempt.roles[name] == "x" else role for name, role in roles.items()}
     names = tuple(attempt.subject.weights)
-    words = f"{state.name} {type(attempt.module).__name__ if is_module(attempt.module) else ''}".lower()
-    free = "t5" in words
+    names_of = f"{state.name} {type(attempt.module).__name__ if is_module(attempt.module) else ''}"
+    free = bool(re.search(r"T5|(?<![a-z])m?t5", names_of))
     unscaled = _why_unscaled(state)
     argument = any(role_of(p.name) == "scale" for p in attempt.parameters) or required_scale(state.target)
     return Context(int(first.shape[-1]), roles, _named_causal(state.name), free, not names, names, unscaled, argument)
@@ -308,7 +310,7 @@ def _judge_bias(reading: Reading, found: Judgement) -> None:
         found.not_understood("A learned term that depends on the inputs is added to the scores (relative positions?).")
     elif reading.bias_learned:
         found.convention("a learned bias is added to the scores")
-    elif two:
+    elif two and np.array_equal(bias < bias.max(), reading.query_times[:, :, None] < reading.key_times[:, None, :]):
         found.mistake("mask value too small", weak_place(reading))
     elif _is_alibi(reading, bias):
         found.convention("ALiBi: a bias that falls with the distance")
@@ -371,7 +373,7 @@ def _judge_masked_call(state: Examination, attempt: Attempt, trial: MaskTrial, f
     trace = subject.trace()
     reading = read_cores(subject, trace, find_cores(trace)[:1], state.seed)[0]
     inner = Judgement()
-    judge(subject, reading, _context(state, attempt), inner)
+    judge(reading, _context(state, attempt), inner)
     before = set(found.mistakes)
     found.take(inner)
     if "t" not in trial.convention.shape:
@@ -423,6 +425,10 @@ def _with_more_sizes(state: Examination, attempt: Attempt, found: Judgement) -> 
         unknown: list[str] = []
         for other in islice(_attempts(again, sizes), _MAX_ATTEMPTS):
             more = _judge_attempt(again, other, seed)
+            if more.scale == found.scale != 1 and more.d_key != found.d_key:
+                found.not_understood(f"The scores are multiplied by {found.scale:.4g}, whatever the sizes are.")
+                for judged in (found, more):
+                    judged.mistakes = {name: at for name, at in judged.mistakes.items() if name not in SCALES}
             if sizes.causal:
                 _take_causal(state, flags[0], more, found)
                 break
@@ -490,10 +496,8 @@ def _diagnosis(state: Examination, attempt: Attempt, found: Judgement) -> Diagno
         found.not_understood(f'{text} Give it: --call "{attempt.subject.text}"')
     # with sizes that the project chose, numbers can be equal by chance: a mistake counts if all else is understood
     if found.mistakes and (attempt.guessed or (attempt.layout is None and found.unknown)):
-        chosen, call = (
-            "guessed settings" if attempt.guessed else "these sizes",
-            attempt.subject.text.partition(" as in ")[0],
-        )
+        chosen = "guessed settings" if attempt.guessed else "these sizes"
+        call = attempt.subject.text.partition(" as in ")[0]
         found.not_understood(
             f"{', '.join(found.mistakes)} was found, but with {chosen}; with others it may be right. "
             f'Give yours: --call "{call}"'

@@ -3,13 +3,12 @@
 from peasy.verification.implementation.comparison import compare
 from peasy.verification.implementation.judgement import Context, Judgement
 from peasy.verification.implementation.reading import Reading
-from peasy.verification.implementation.repeated_call import RepeatedCall
 from peasy.verification.implementation.scale import judge_scale
 from peasy.verification.implementation.sources import judge_groups, judge_operand_kinds, judge_sources, judge_tokens
 from peasy.verification.implementation.weights import judge_half_precision, judge_weights
 
 
-def judge(subject: RepeatedCall, reading: Reading, context: Context, found: Judgement) -> None:
+def judge(reading: Reading, context: Context, found: Judgement) -> None:
     """Judge one attention in the order of the data: projections, heads, scores, scale, mask, weights, context."""
     tokens = Judgement()
     understood = judge_tokens(reading, tokens)

@@ -28,6 +28,9 @@ class Judgement:
     unknown: list[str] = field(default_factory=list)
     difference: float = 0.0
     compared: int = 0
+    scale: float = 1.0
+    """Number by which the scores are multiplied, and the width of queries and keys, where it is not 1/√d_k."""
+    d_key: int = 0
     axes: int = 0
     """Axes of the inputs, where each row of queries, keys and values belongs to one token of them."""
     heads: int = 0

@@ -98,8 +98,9 @@ def judge_pattern(subject: RepeatedCall, reading: Reading, named_causal: bool, f
     if kind.startswith("off by one"):
         found.mistake(f"causal mask {kind}", builder_place(subject, reading))
     elif kind == "inverted":
-        strict = _attends_ahead_only(reading)
-        found.mistake("mask inverted", mask_place(reading) if strict else builder_place(subject, reading))
+        mask = _time_mask(reading)  # ahead only: its use is inverted, not the triangle
+        is_ahead = mask is not None and not mask.diagonal().any()
+        found.mistake("mask inverted", mask_place(reading) if is_ahead else builder_place(subject, reading))
     elif kind == "" and not found.mistakes:
         found.not_understood("Its mask is neither causal nor a window.")
     elif kind == "full" and named_causal:
@@ -162,11 +163,6 @@ def _window_kind(mask: Array) -> str:
         return "no token attends to itself"
     blocks = np.array_equal(mask, mask.T) and bool(mask.diagonal().all())
     return "blocks of tokens" if blocks and np.array_equal(mask, (mask.astype(int) @ mask) > 0) else ""
-
-
-def _attends_ahead_only(reading: Reading) -> bool:
-    mask = _time_mask(reading)
-    return mask is not None and not bool(mask.diagonal().any())
 
 
 _KINDS = {
@@ -331,11 +327,15 @@ def declared_mask_meaning(target: object, file: str, name: str, namespace: Mappi
     docstring = "\n".join(entries or lines)
     hidden = r"hide|hidden|mask(?:ed|ing)? out|masking|masked|ignore|block|not (?:attend|look|see|allowed)|forbid|pad"
     seen = r"not \W*masked|may|can|allow|attend|visible|keep|look|see|real|valid|participat"
+    after = rf"(?:true|\b1|ones?)\b[^.,;\n]{{0,40}}?(?:({hidden})|(?:{seen}))"
+    before = rf"(?:({hidden})|(?:{seen}))\w*\W{{0,2}}\((?:(true|1|ones?)|false|0|zeros?)\b"
+    said = {each[1] is None for each in re.finditer(after, docstring)}
+    said |= {(each[1] is None) == (each[2] is not None) for each in re.finditer(before, docstring)}
     paragraphs = "\n".join(entries or [each for each in text.split("\n\n") if name.lower() in each])
     asked = re.search(rf"whether[^.;]{{0,120}}?(?:({hidden})|access|(?:{seen}))", paragraphs)
-    first = asked or re.search(rf"(?:true|\b1|ones?)\b[^.,;\n]{{0,40}}?(?:({hidden})|(?:{seen}))", docstring)
-    if first:
-        return first[1] is None
+    said = said or ({asked[1] is None} if asked else set())
+    if said:
+        return said.pop() if len(said) == 1 else None
     if name.lower() in ("hide", "hidden_mask"):
         return False
     named = name.lower() in ("visible", "allowed", "may_look", "keep", "valid")
@@ -376,18 +376,11 @@ def _causal_mask_of(function: object) -> bool | None:
     return None
 
 
-def _mask_pattern(reading: Reading) -> Array | None:
-    """Return which keys the queries attend to, `[n, query, key]`, from the weights and the scores."""
-    if reading.allowed is None:
-        return None
-    return np.asarray(reading.allowed & (np.nan_to_num(reading.core.weights, nan=1.0) != 0))
-
-
 def _time_mask(reading: Reading) -> Array | None:
     """Return which times attend to which, `[query time, key time]`, if it is the same in every head and sequence."""
-    pattern = _mask_pattern(reading)
-    if pattern is None or not reading.attended:
+    if reading.allowed is None or not reading.attended:
         return None
+    pattern = reading.allowed & (np.nan_to_num(reading.core.weights, nan=1.0) != 0)
     at_q, at_k = np.broadcast_arrays(reading.query_times[:, :, None], reading.key_times[:, None, :])
     known = (at_q >= 0) & (at_k >= 0)
     seen = np.zeros((2, int(at_q.max()) + 1, int(at_k.max()) + 1), bool)

@@ -18,7 +18,7 @@ from peasy.verification.implementation.judgement import (
 from peasy.verification.implementation.lineage import number_of
 from peasy.verification.implementation.names import role_of
 from peasy.verification.implementation.reading import Reading
-from peasy.verification.implementation.trace import Op, Place
+from peasy.verification.implementation.trace import PARAMETER, Op, Place
 
 _FACTORS = ("mul", "div")
 SCALES = {"no scale", "scale multiplied", "scaled twice", "floor division", "power before division"}
@@ -57,6 +57,7 @@ def judge_scale(reading: Reading, context: Context, found: Judgement) -> None:
     name = _scale_name(reading, context, scale)
     if name == "":
         return
+    found.scale, found.d_key = round(scale, 5), d_key
     written = "".join(linecache.getlines(place.file)) if place else ""
     if name == "power before division" and not re.search(r"\*\*\s*-?1(\.0?)?\s*/\s*2", written):
         name = "?"  # another number that is 2/d_k for this width alone, such as 0.25/√d_k for 64
@@ -178,13 +179,9 @@ def _floor_op(reading: Reading) -> Op | None:
 
 
 def _learned_scale(reading: Reading) -> bool:
-    for op in reading.core.path:
-        if op.name.rstrip("_") in _FACTORS:
-            ops = (reading.trace.ops[source] for source, _ in op.inputs)
-            others = [each.index for each in ops if not is_activation(each)]
-            if any(root.startswith("parameter") for source in others for root in reading.trace.ops[source].roots):
-                return True
-    return False
+    factors = [op for op in reading.core.path if op.name.rstrip("_") in _FACTORS]
+    operands = [reading.trace.ops[source] for op in factors for source, _ in op.inputs]
+    return any(root.startswith(PARAMETER) for op in operands if not is_activation(op) for root in op.roots)
 
 
 def late_scale_op(reading: Reading) -> Op | None:

@@ -52,8 +52,9 @@ _OPERATION = re.compile(r"[\d)}%\]]\s*[-+*×@/^]|√|exp|frac|softmax|e\s*\^")
 _SHAPE = re.compile(r"[\d\s()*]*\d × \d[\d\s()*×]*")
 _SCIENTIFIC = re.compile(r"([-+]?\d+(?:\.\d+)?)\s*[*×]\s*10\s*\^\s*[{(]?\s*([-+]?\d{1,3})\s*[})]?")
 _POWER_OF_TEN = re.compile(r"10\s*\^.*")
-_IN_BRACKETS = re.compile(r"(-?[\d.]+%?)\s+\(\s*-?[\d.]+\s*%?\s*\)")
-"""A result with another form of it: `0.99 (99%)`."""
+_IN_BRACKETS = re.compile(r"(-?[\d.]+%?)\s+\(([^()]*)\)")
+"""A result with another form of it: `0.99 (99%)`, `0.25 (1/4)`."""
+_THOUSANDS = re.compile(r"(?<![\d.])([1-9]\d{0,2})\.(\d{3})(?![\d.])")
 _TOKEN_START = re.compile(r"(?<![\d.,])[\d.,]|[-+(√{\[]|exp|frac|softmax|e\s*\^")
 _ENDS = re.compile(r"[\d)\]}%.∞T]")
 _OF_FUNCTION = re.compile(r"\b(?:log|ln|max|min|sum|mean|norm|tanh|sigmoid|relu|cos|sin)\s*\Z", re.IGNORECASE)
@@ -89,7 +90,11 @@ class Calculation(Record):
         times_number = re.fullmatch(rf"\d+\s*[*×]\s*{left}|{left}\s*[*×]\s*\d+", self.right)
         is_other = bool(_POWER_OF_TEN.fullmatch(self.right) or times_number)
         is_judged = verdicts[:1] == ["wrong"] and None not in verdicts
-        return "wrong" if is_judged and self.is_certain and not is_shape and not is_other else None
+        if not is_judged or not self.is_certain or is_shape or is_other:
+            return None
+        sides = [_THOUSANDS.sub(r"\1\2", side) for side in (self.left, self.right)]  # 1,536 + 512 = 2,048
+        is_whole = sides != [self.left, self.right] and Calculation(self.line, *sides).verdict() == "right"
+        return "right" if is_whole else "wrong"
 
     @property
     def result(self) -> NumberArray | None:
@@ -299,7 +304,8 @@ def _first_expression(text: str) -> tuple[str, bool]:
         expression = text[:end].rstrip(" .,")
         if not _ENDS.match(text[end - 1]) or evaluate_array(expression) is None:
             continue
-        if remark := _IN_BRACKETS.fullmatch(expression):
+        remark = _IN_BRACKETS.fullmatch(expression)
+        if remark and (not _OPERATION.search(remark[2]) or Calculation(0, remark[2], remark[1]).verdict() == "right"):
             expression = remark[1]
         after = text[len(expression) :]
         if re.match(r"\s*[*×/^+@]|\s*-\s*[\w(\[]|[\w(\[{]|[.,]\d", after) or _UNIT.match(after):

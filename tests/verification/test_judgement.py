@@ -1,5 +1,6 @@
 """Judgement of code as public code has it: what decides a verdict, what does not, and the line that is blamed."""
 
+import inspect
 import math
 import random
 
@@ -181,6 +182,7 @@ class LayerOfABranch(Layers):
 class LayerForgotten(LayerOfABranch):
     def __init__(self, dim):
         super().__init__(dim)
+        # self.out is forgotten in the call: a comment uses nothing
         self.out = nn.Linear(dim, dim)
 
 
@@ -1195,3 +1197,15 @@ class TurnedByHead(Layers):
 def test_positions_that_cancel_out_are_no_positions():
     found = examine(TurnedByHead)
     assert (found.verdict, found.conventions) == (NOT_COMPARED, ("bidirectional",))
+
+
+def twice_over_the_width(q, k, v):
+    scores = q @ k.transpose(-2, -1) * 2 / q.size(-1)  # not the same as q.size(-1) ** -1 / 2
+    return torch.softmax(scores, dim=-1) @ v
+
+
+def test_a_comment_names_no_scale(tmp_path):
+    (tmp_path / "scaled.py").write_text(f"import torch\n{inspect.getsource(twice_over_the_width)}")
+    module, _ = load_module(tmp_path / "scaled.py")
+    found = examine(module.twice_over_the_width, file=str(tmp_path / "scaled.py"))
+    assert (found.verdict, found.mistakes) == (NOT_COMPARED, ())

@@ -1,4 +1,4 @@
-"""Comparison by outputs only, for functions of q, k and v whose operations cannot be followed (loops, blocks of keys)."""
+"""Comparison by outputs only, for functions of q, k and v whose operations cannot be followed (loops)."""
 
 from collections.abc import Iterator, Mapping
 from itertools import product

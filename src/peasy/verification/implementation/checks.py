@@ -170,7 +170,7 @@ def check_output_projection(attempt: Attempt, reading: Reading, found: Judgement
     projected = any(trace.ops[index].name in PRODUCTS for index in (heads & used) - {context})
     for name in idle_weights(reading, attempt.subject.weights):
         part, role = name.removesuffix(".weight").rpartition(".")[2].lower(), projection_role([name])
-        named = len(re.findall(rf"\bself\.{re.escape(part)}\b", source_of(type(attempt.module))))
+        named = len(re.findall(rf"(?m)^[^#\n]*\bself\.{re.escape(part)}\b", source_of(type(attempt.module))))
         is_forgotten = is_unspecific(part) and named == 1 and not projected  # the constructor alone names it
         if role == "output" or is_forgotten:
             found.mistake("output projection not used")

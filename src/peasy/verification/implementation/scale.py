@@ -58,7 +58,7 @@ def judge_scale(reading: Reading, context: Context, found: Judgement) -> None:
     if name == "":
         return
     found.scale, found.d_key = round(scale, 5), d_key
-    written = "".join(linecache.getlines(place.file)) if place else ""
+    written = "".join(line.partition("#")[0] for line in linecache.getlines(place.file)) if place else ""
     if name == "power before division" and not re.search(r"\*\*\s*-?1(\.0?)?\s*/\s*2", written):
         name = "?"  # another number that is 2/d_k for this width alone, such as 0.25/√d_k for 64
     if name == "scale by d_k" and len(_scale_ops(reading)) > 1:

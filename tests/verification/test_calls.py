@@ -472,6 +472,24 @@ class Attention:
         weights = np.exp(scores - scores.max(-1, keepdims=True))
         return Tensor(weights / weights.sum(-1, keepdims=True)).matmul(v)
 """,
+    "arrays of NumPy beside a class of the project": """
+import numpy as np
+class Tensor:
+    def __init__(self, data):
+        self.data = data
+def attention(q, k, v):
+    scores = q @ np.swapaxes(k, -1, -2) / np.sqrt(k.shape[-1])
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True) @ v
+""",
+    "arrays of NumPy under another name": """
+import numpy as np
+Tensor = np.ndarray
+def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    scores = q @ np.swapaxes(k, -1, -2) / np.sqrt(k.shape[-1])
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True) @ v
+""",
 }
 
 

@@ -42,6 +42,7 @@ from peasy.verification.implementation.forms import (
     Attempt,
     Form,
     arguments_of,
+    array_class_of,
     forms,
     required_value,
     run_filled,
@@ -186,12 +187,16 @@ class _Search:
         given: Arguments, caller: str = "", finite: bool = False,
     ) -> RepeatedCall | None:  # fmt: skip
         """Return a call after it ran, with its parameters filled; None if it raises."""
-        subject = subject_of(made.value, function, made.text or self.target.__name__, parameters, roles, given)
-        subject.text += f" as in {caller}" if caller else ""
-        subject.buffer_ops, subject.buffers = made.ops, made.buffers
-        failed = run_filled(subject, [made.value], self.seed, self.file, finite)
+        text, failed = made.text or self.target.__name__, list[CallFailure]()
+        for array_class in dict.fromkeys([None, array_class_of(function) if given.library == "numpy" else None]):
+            subject = subject_of(made.value, function, text, parameters, roles, given, array_class)
+            subject.text += f" as in {caller}" if caller else ""
+            subject.buffer_ops, subject.buffers = made.ops, made.buffers
+            failed = run_filled(subject, [made.value], self.seed, self.file, finite)
+            if not failed:
+                return subject
         self.failures += failed
-        return None if failed else subject
+        return None
 
 
 @dataclass(frozen=True)

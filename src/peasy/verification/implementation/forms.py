@@ -189,13 +189,13 @@ def arguments_of(
 
 
 def subject_of(
-    made: Any, function: Any, text: str, parameters: list[inspect.Parameter], roles: dict[str, str], given: Arguments
-) -> RepeatedCall:
+    made: Any, function: Any, text: str, parameters: list[inspect.Parameter], roles: dict[str, str], given: Arguments,
+    array_class: Any = None,
+) -> RepeatedCall:  # fmt: skip
     """Return the call of a function, or of an object whose method it is, with these arguments."""
     positional = [p.name for p in parameters if p.kind is p.POSITIONAL_ONLY]
     target = made if is_module(made) and function == made.forward else function  # a module runs its hooks, too
     inputs, layout = given.inputs, given.layout
-    array_class = _array_class(function) if given.library == "numpy" else None
 
     def run(values: Mapping[str, Any]) -> Any:
         bound = _grouped({**given.weights, **values})
@@ -217,10 +217,10 @@ def subject_of(
     )  # fmt: skip
 
 
-def _array_class(function: Any) -> Any:
+def array_class_of(function: Any) -> Any:
     """Return the project's own class of arrays that a function's file knows, one around NumPy; None without."""
     known = getattr(inspect.unwrap(getattr(function, "__func__", function)), "__globals__", {}).get("Tensor")
-    return known if inspect.isclass(known) and not known.__module__.startswith("torch") else None
+    return known if inspect.isclass(known) and not known.__module__.startswith(("torch", "numpy")) else None
 
 
 def run_filled(

@@ -104,9 +104,6 @@ def check_groups(attempt: Attempt, reading: Reading, context: Context, found: Ju
         del inner.mistakes["kv heads tiled"]
     inner.compared = 0  # the first call was compared
     found.take(inner)
-    for text in inner.conventions:
-        if "grouped" in text:
-            found.convention(text)
     return f"{attempt.sizes.heads // 2} key/value heads"
 
 

@@ -444,9 +444,6 @@ def _with_more_sizes(state: Examination, attempt: Attempt, found: Judgement) -> 
             if SCALES & {*found.mistakes}:  # the numbers of the first sizes are all different
                 more.mistakes = {name: place for name, place in more.mistakes.items() if name not in SCALES}
             found.take(more)
-            for text in more.conventions:
-                if "grouped-query" in text:
-                    found.convention(text)
             break
         else:
             found.unknown += [text for text in unknown if text not in found.unknown]

@@ -52,9 +52,12 @@ class Judgement:
             self.conventions.append(text)
 
     def take(self, other: "Judgement") -> None:
-        """Add the mistakes and comparisons of another judgement."""
+        """Add the mistakes and comparisons of another judgement, and how its heads share keys."""
         for name, place in other.mistakes.items():
             self.mistake(name, place)
+        for text in other.conventions:
+            if "grouped-query" in text:
+                self.convention(text)
         self.compared += other.compared
         self.difference = max(self.difference, other.difference)
 

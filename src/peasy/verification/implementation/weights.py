@@ -161,15 +161,13 @@ def _judge_without_softmax(reading: Reading, found: Judgement) -> None:
         if close_to(np.nan_to_num(scores / total), weights):
             found.mistake("sum instead of softmax", place_of(next(iter(reading.normaliser_ops), None)))
             return
-    clean = np.nan_to_num(weights, neginf=0.0)
-    if close_to(scores, clean):
-        same = {op.place for op in reading.core.path} | {reading.core.context.place}
-        if "softmax" in function_source(reading.core.context.place):
-            found.not_understood("The scores are the weights in this call; the function has a softmax elsewhere.")
-        else:
-            found.mistake("no softmax", same.pop() if len(same) == 1 else None)
-    else:
+    if not close_to(scores, np.nan_to_num(weights, neginf=0.0)):
         found.not_understood("There is no softmax between the scores and the product with the values.")
+    elif "softmax" in function_source(reading.core.context.place):
+        found.not_understood("The scores are the weights in this call; the function has a softmax elsewhere.")
+    else:
+        same = {op.place for op in reading.core.path} | {reading.core.context.place}
+        found.mistake("no softmax", same.pop() if len(same) == 1 else None)
 
 
 def judge_half_precision(reading: Reading, found: Judgement) -> None:

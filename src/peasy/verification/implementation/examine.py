@@ -425,7 +425,7 @@ def _with_more_sizes(state: Examination, attempt: Attempt, found: Judgement) -> 
         unknown: list[str] = []
         for other in islice(_attempts(again, sizes), _MAX_ATTEMPTS):
             more = _judge_attempt(again, other, seed)
-            if more.scale == found.scale != 1 and more.d_key != found.d_key:
+            if not state.call and more.scale == found.scale != 1 and more.d_key != found.d_key:
                 found.not_understood(f"The scores are multiplied by {found.scale:.4g}, whatever the sizes are.")
                 for judged in (found, more):
                     judged.mistakes = {name: at for name, at in judged.mistakes.items() if name not in SCALES}

@@ -92,8 +92,8 @@ class Calculation(Record):
         is_judged = verdicts[:1] == ["wrong"] and None not in verdicts
         if not is_judged or not self.is_certain or is_shape or is_other:
             return None
-        sides = [_THOUSANDS.sub(r"\1\2", side) for side in (self.left, self.right)]  # 1,536 + 512 = 2,048
-        is_whole = sides != [self.left, self.right] and Calculation(self.line, *sides).verdict() == "right"
+        one, other = (_THOUSANDS.sub(r"\1\2", side) for side in (self.left, self.right))  # 1,536 + 512 = 2,048
+        is_whole = (one, other) != (self.left, self.right) and Calculation(0, one, other).verdict() == "right"
         return "right" if is_whole else "wrong"
 
     @property

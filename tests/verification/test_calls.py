@@ -517,8 +517,7 @@ def test_a_captured_call_has_arrays_not_the_ids_of_a_trial(tmp_path):
     assert [call.arguments["query"].shape for call in calls] == [(2, 5, 48)]
 
 
-def test_arrays_get_the_shape_that_an_error_names(tmp_path):
-    recurrent = """
+_RECURRENT = """
 import torch
 from torch import nn
 class Attention(nn.Module):
@@ -527,8 +526,12 @@ class Attention(nn.Module):
         self.rnn = nn.GRU(hidden_size, hidden_size, batch_first=True)
     def forward(self, inputs, hidden, encoder_outputs):
         output, hidden = self.rnn(inputs, hidden)
-        return torch.softmax(output @ encoder_outputs.transpose(1, 2), -1) @ encoder_outputs
 """
+
+
+def test_arrays_get_the_shape_that_an_error_names(tmp_path):
+    attends = "        return torch.softmax(output @ encoder_outputs.transpose(1, 2), -1) @ encoder_outputs\n"
+    recurrent = _RECURRENT + attends
     found = list(itertools.islice(repaired_calls(load(tmp_path, recurrent), SIZES[0], [], ""), 1))
     assert [tuple(call.arguments["hidden"].shape) for call in found] == [(1, 2, 48)]
 
@@ -609,17 +612,7 @@ class Attention(nn.Module):
 
 
 def test_the_closest_trial_is_shown(tmp_path):
-    text = """
-import torch
-from torch import nn
-class Attention(nn.Module):
-    def __init__(self, hidden_size):
-        super().__init__()
-        self.rnn = nn.GRU(hidden_size, hidden_size, batch_first=True)
-    def forward(self, inputs, hidden, encoder_outputs):
-        output, hidden = self.rnn(inputs, hidden)
-        raise ValueError("no")
-"""
+    text = _RECURRENT + '        raise ValueError("no")\n'
     with pytest.raises(InvalidInput) as caught:
         examine(load(tmp_path, text), file=str(tmp_path / "hard.py"))
     assert "hidden=torch.ones(1, " in caught.value.hint
